@@ -1,0 +1,17 @@
+// The Python module twinfer._native; _native.pyi documents it.
+#include "bindings.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "isa.h"
+
+NB_MODULE(_native, m) {
+    m.def("isas", [] {
+        std::vector<std::string> names;
+        for (const twinfer::Kernels* k : twinfer::available_kernels()) names.emplace_back(k->name);
+        return names;
+    });
+    twinfer::bind_decoder(m);
+    twinfer::bind_kernels(m);
+}

@@ -1,0 +1,17 @@
+// The parts of the Python module.
+#pragma once
+
+#include <vector>
+
+#include "arrays.h"
+#include "sampling.h"
+
+namespace twinfer {
+
+void bind_decoder(nb::module_& m);
+void bind_kernels(nb::module_& m);
+
+std::vector<Sampling> read_sampling(const Array& temperature, const Array& top_k, const Array& top_p,
+                                    const Array& min_p, const Array& seeds, long n);
+
+}  // namespace twinfer

@@ -1,0 +1,115 @@
+// A Llama-family decoder over packed weights and a paged KV pool.
+//
+// The decoder keeps weights and scratch, nothing of any request. Results for a sequence depend on its own
+// tokens, positions and pages only, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels.h"
+#include "sampling.h"
+#include "team.h"
+
+namespace twinfer {
+
+struct Config {
+    long layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+    float rms_eps;
+    std::vector<float> inv_freq;  // [head_dim / 2]
+};
+
+// A product whose result starts at a column of a wider row.
+struct Part {
+    long column;
+    Matrix matrix;
+};
+
+struct LayerWeights {
+    const float* attn_norm;   // [hidden]
+    std::vector<Part> qkv;    // hidden -> (heads + 2 * kv_heads) * head_dim
+    Matrix out;               // heads * head_dim -> hidden
+    const float* ffn_norm;    // [hidden]
+    Matrix gate_up;           // hidden -> tiles of gate and up in turns, each of ffn padded to 16
+    Matrix down;              // ffn -> hidden
+};
+
+struct Weights {
+    Matrix embedding;  // [vocab, hidden]
+    std::vector<LayerWeights> layers;
+    const float* norm;  // [hidden]
+    Matrix output;      // hidden -> vocab; may be the embedding
+};
+
+// Where keys and values live: pages of `page_bytes`, each [layer][keys, values][kv_head][block].
+struct Pool {
+    uint8_t* data;
+    long pages;
+    size_t page_bytes, block_bytes;
+    bool bf16;
+};
+
+// What one step computes: sequence s has rows[s] new tokens at positions starts[s] and up.
+struct Batch {
+    std::span<const int32_t> tokens;       // [sum of rows]
+    std::span<const int32_t> rows;         // [S]
+    std::span<const int32_t> starts;       // [S]
+    std::span<const int32_t> page_tables;  // [S][page_columns]
+    long page_columns;
+};
+
+// Grows when a step needs more and is kept; nothing is allocated per step otherwise.
+struct Scratch {
+    std::vector<float> x, wide, attended, hidden, norm, logits, cos, sin;
+    std::vector<float> row_scale, block_scale, block_sum;
+    std::vector<float> f32;
+    std::vector<uint16_t> bf16;
+    std::vector<int8_t> codes;
+    std::vector<int32_t> offset;
+    std::vector<std::vector<uint8_t>> attention;  // per member
+    std::vector<SamplingScratch> sampling;        // per member
+    long positions = 0;                           // rows of cos and sin
+};
+
+class Decoder {
+  public:
+    Decoder(Config config, Weights weights, Pool pool, std::shared_ptr<Team> team, const Kernels& kernels);
+
+    // Runs a batch and samples. sample[s] says whether s gets a token for position starts[s] + rows[s];
+    // result [S], -1 for sequences that do not. Throws std::invalid_argument.
+    std::vector<int32_t> forward(const Batch& batch, std::span<const uint8_t> sample,
+                                 std::span<const Sampling> sampling);
+
+    // Runs a batch and writes the logits of every token, [sum of rows][vocab].
+    void logits(const Batch& batch, float* out);
+
+    const Config& config() const { return config_; }
+    const Kernels& kernels() const { return kernels_; }
+
+  private:
+    struct Token;
+    struct AttentionItem;
+    struct Pass;
+
+    void check(const Batch& batch) const;
+    std::vector<Pass> split(const Batch& batch) const;
+    void run_layers(const Pass& pass);
+    void run_attention(const Pass& pass, const KvLayer& kv);
+    void encode_rows(const Matrix& for_matrix, const float* x, long stride, long rows, const float* norm);
+    void multiply(const Matrix& w, long rows, float* out, long out_stride, Epilogue epilogue);
+    void run_output(const float* x, std::span<const long> rows, float* out, long out_stride);
+    Activations activations(const Matrix& w, long rows);
+    void prepare_positions(long count);
+    KvLayer kv_layer(long layer) const;
+
+    Config config_;
+    Weights weights_;
+    Pool pool_;
+    std::shared_ptr<Team> team_;
+    const Kernels& kernels_;
+    Scratch scratch_;
+};
+
+}  // namespace twinfer

@@ -1,0 +1,127 @@
+// Kernels over one row: norm, encoding of activations, rotation, KV writes, and the softmax's weights.
+#include "kernels.h"
+#include "simd.h"
+
+namespace twinfer {
+namespace TW_ISA {
+
+void rms_norm(const float* x, const float* weight, float eps, long n, float* out) {
+    Float squares = splat(0);
+    long i = 0;
+    for (; i + 16 <= n; i += 16) squares = fma(load(x + i), load(x + i), squares);
+    Mask tail = first(n - i);
+    if (i < n) squares = fma(load(x + i, tail), load(x + i, tail), squares);
+    float scale = 1.0f / __builtin_sqrtf(sum(squares) / (float)n + eps);
+    for (i = 0; i + 16 <= n; i += 16) store(out + i, mul(mul(load(x + i), splat(scale)), load(weight + i)));
+    if (i < n) store(out + i, mul(mul(load(x + i, tail), splat(scale)), load(weight + i, tail)), tail);
+}
+
+// 16 values of x [n] from i on, zeros after the end.
+TW_INLINE Float take(const float* x, long i, long n) {
+    return i + 16 <= n ? load(x + i) : load(x + (i < n ? i : 0), first(n - i));
+}
+
+// Codes of a block of 32 at scale 1 / inverse; returns their sum.
+TW_INLINE int32_t encode_block(const float* x, long i, long k, float inverse, int8_t* codes) {
+    Int a = round_to_int(mul(take(x, i, k), splat(inverse)));
+    Int b = round_to_int(mul(take(x, i + 16, k), splat(inverse)));
+    store_i8(codes + i, a);
+    store_i8(codes + i + 16, b);
+    return isum(iadd(a, b));
+}
+
+TW_INLINE float inverse_of(float largest) { return largest > 1e-30f ? 127.0f / largest : 0.0f; }
+
+static void encode_codes(const float* x, long k, const Activations& out, long row) {
+    const long blocks = out.stride / 32;
+    int8_t* codes = out.codes + row * out.stride;
+    float* sums = out.block_sum + row * blocks;
+    int32_t* offsets = out.offset + row * blocks;
+    out.row_scale[row] = 1.0f;
+    float inverse = 0;
+    if (!out.by_block) {
+        Float most = splat(0);
+        for (long i = 0; i < k; i += 16) most = max(most, abs(take(x, i, k)));
+        inverse = inverse_of(largest(most));
+        out.row_scale[row] = largest(most) / 127.0f;
+    }
+    for (long b = 0; b < blocks; b++) {
+        float scale = 1.0f;
+        if (out.by_block) {
+            float most = largest(max(abs(take(x, b * 32, k)), abs(take(x, b * 32 + 16, k))));
+            inverse = inverse_of(most);
+            scale = most / 127.0f;
+            out.block_scale[row * blocks + b] = scale;
+        }
+        int32_t total = encode_block(x, b * 32, k, inverse, codes);
+        sums[b] = (float)total * scale;
+        offsets[b] = -128 * total;
+    }
+}
+
+void encode(Format format, const float* x, long k, const Activations& out, long row) {
+    if (format == Format::f32) {
+        for (long i = 0; i < out.stride; i += 16) store(out.f32 + row * out.stride + i, take(x, i, k));
+    } else if (format == Format::bf16) {
+        for (long i = 0; i < out.stride; i += 16) store_bf16(out.bf16 + row * out.stride + i, take(x, i, k));
+    } else {
+        encode_codes(x, k, out, row);
+    }
+}
+
+void rope(float* x, long heads, long head_dim, const float* cos, const float* sin) {
+    for (long h = 0; h < heads; h++) {
+        float* at = x + h * head_dim;
+        for (long i = 0; i < head_dim / 2; i++) {
+            float a = at[2 * i], b = at[2 * i + 1];
+            at[2 * i] = a * cos[i] - b * sin[i];
+            at[2 * i + 1] = a * sin[i] + b * cos[i];
+        }
+    }
+}
+
+void write_kv(const KvLayer& kv, const Heads& h, long page, long slot, const float* k, const float* v) {
+    const long dim = h.head_dim;
+    for (long head = 0; head < h.kv_heads; head++) {
+        uint8_t* base = kv.pool + (size_t)page * kv.page_bytes + (size_t)head * kv.block_bytes;
+        const float* key = k + head * dim;
+        const float* value = v + head * dim;
+        if (!kv.bf16) {
+            float* keys = (float*)(base + kv.keys) + slot;
+            float* values = (float*)(base + kv.values) + slot * dim;
+            for (long i = 0; i < dim; i++) keys[i * kPageTokens] = key[i];
+            for (long i = 0; i < dim; i++) values[i] = value[i];
+            continue;
+        }
+        uint16_t* keys = (uint16_t*)(base + kv.keys) + slot * 2;
+        uint16_t* values = (uint16_t*)(base + kv.values) + slot / 2 * dim * 2 + slot % 2;
+        for (long i = 0; i < dim; i += 16) {
+            uint16_t rounded[32];
+            long count = dim - i < 16 ? dim - i : 16;
+            store_bf16(rounded, take(key, i, dim));
+            store_bf16(rounded + 16, take(value, i, dim));
+            for (long j = 0; j < count; j += 2) memcpy(keys + (i + j) / 2 * 32, rounded + j, 4);
+            for (long j = 0; j < count; j++) values[(i + j) * 2] = rounded[16 + j];
+        }
+    }
+}
+
+long argmax(const float* x, long n) {
+    Float most = splat(-3e38f);
+    for (long i = 0; i + 16 <= n; i += 16) most = max(most, load(x + i));
+    float best = largest(most);
+    for (long i = n / 16 * 16; i < n; i++) best = x[i] > best ? x[i] : best;
+    for (long i = 0; i < n; i++)
+        if (x[i] == best) return i;
+    return 0;
+}
+
+void weights(const float* x, long n, float most, float inverse_temperature, float* out) {
+    for (long i = 0; i < n; i += 16) {
+        Float y = exp(mul(sub(take(x, i, n), splat(most)), splat(inverse_temperature)));
+        store(out + i, y, first(n - i));
+    }
+}
+
+}  // namespace TW_ISA
+}  // namespace twinfer

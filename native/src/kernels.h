@@ -1,0 +1,117 @@
+// What a kernel is given, as plain data, and the table of kernels that exists once per instruction set.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace twinfer {
+
+// How a matrix is stored. Columns (N) come in tiles of 16, padded with zeros; K is padded to 32.
+//   f32   [tile][K][16] float
+//   bf16  [tile][K/2][16][2]
+//   int8  [tile][K/32][8][16][4] unsigned bytes, value + 128; scales [tile][K/32][16]
+//   int4  [tile][K/32][4][16][4] bytes: byte [j][column][r] holds k = 4j+r low and k = 16+4j+r high;
+//         scales [tile][K/32][2][16]: w = scale * q + minimum
+// Scales are f16, or float where `wide` says so.
+enum class Format : int { f32, bf16, int8, int4 };
+
+struct Matrix {
+    Format format;
+    bool wide;
+    long n, k;  // columns and rows of the product, unpadded
+    const uint8_t* data;
+    const uint8_t* scales;
+    bool by_block;  // 8-bit activations take a scale per block of 32 rather than per row
+
+    long tiles() const { return (n + 15) / 16; }
+    long padded_k() const { return (k + 31) / 32 * 32; }
+    long blocks() const { return (k + 31) / 32; }
+};
+
+// Rows of activations, encoded for a format of weights. `stride` is padded K; blocks = stride / 32.
+struct Activations {
+    long stride;
+    float* f32;          // [rows][stride], for f32
+    uint16_t* bf16;      // [rows][stride], for bf16
+    int8_t* codes;       // [rows][stride], for int8 and int4: x = code * scale
+    float* row_scale;    // [rows]; 1 where blocks have scales of their own
+    float* block_scale;  // [rows][blocks], where by_block
+    float* block_sum;    // [rows][blocks], sum of the codes, times block_scale where by_block
+    int32_t* offset;     // [rows][blocks], -128 * sum of the codes
+    bool by_block;
+};
+
+// What happens to a product's result. `swiglu` takes tiles in pairs, gate then up, and writes half as many
+// columns of silu(gate) * up.
+enum class Epilogue : int { store, add, swiglu };
+
+struct Product {
+    const Matrix* w;
+    const Activations* x;
+    float* out;
+    long out_stride;
+    Epilogue epilogue;
+};
+
+// Keys and values of one layer in the pool. A block belongs to one page and one KV head; both element types
+// have the same geometry in units of 4 bytes (a pair of bf16 or one float):
+//   keys   [units of head_dim][16 tokens]
+//   values [units of 16 tokens][head_dim]
+struct KvLayer {
+    uint8_t* pool;
+    size_t page_bytes;
+    size_t keys, values;  // offset of KV head 0's block in a page
+    size_t block_bytes;
+    bool bf16;
+};
+constexpr long kPageTokens = 16;
+constexpr long kBlockPages = 8;  // pages per softmax block, which start at multiples of 128 tokens
+constexpr long kBlockTokens = kPageTokens * kBlockPages;
+constexpr long kTileRows = 48;  // (query, head) rows that one call of attention handles
+
+struct Heads {
+    long heads, kv_heads, head_dim;
+};
+
+// Queries [first_query, first_query + queries) of one sequence, for heads [first_head, first_head + count)
+// of one KV head; queries * count <= kTileRows.
+struct AttentionTile {
+    const float* q;  // first query, its head 0; [queries][heads][head_dim], already rotated
+    float* out;      // as q
+    long stride;     // floats from one query to the next in q
+    long out_stride;
+    long first_position, queries;
+    long kv_head, first_head, count;
+    const int32_t* pages;
+};
+
+// Bytes of scratch that one call of attention needs.
+inline size_t attention_scratch(long head_dim) {
+    long dims = (head_dim + 15) / 16 * 16;
+    return sizeof(float) * (size_t)(kTileRows * (3 * dims + 2 * kBlockTokens + 8) + 16 * dims + 256);
+}
+
+struct Kernels {
+    const char* name;
+    // Columns of tiles [tile_begin, tile_end) and rows [row_begin, row_end) of a product, by format.
+    void (*matmul[4])(const Product&, long row_begin, long row_end, long tile_begin, long tile_end);
+    // out = x / rms(x) * weight.
+    void (*rms_norm)(const float* x, const float* weight, float eps, long n, float* out);
+    // Encodes x [k] as row `row` for a format.
+    void (*encode)(Format format, const float* x, long k, const Activations& out, long row);
+    // Rotates pairs (2i, 2i+1) of `heads` heads by the angles whose cosines and sines are given.
+    void (*rope)(float* x, long heads, long head_dim, const float* cos, const float* sin);
+    // Stores one token's keys and values [kv_heads][head_dim] at a position of a page.
+    void (*write_kv)(const KvLayer&, const Heads&, long page, long slot, const float* k, const float* v);
+    void (*attention)(const KvLayer&, const Heads&, const AttentionTile&, void* scratch);
+    // The largest of x [n], the lowest index among equals.
+    long (*argmax)(const float* x, long n);
+    // out = exp((x - largest) / temperature).
+    void (*weights)(const float* x, long n, float largest, float inverse_temperature, float* out);
+};
+
+const Kernels& generic_kernels();
+const Kernels& avx2_kernels();
+const Kernels& avx512_kernels();
+
+}  // namespace twinfer

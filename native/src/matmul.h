@@ -1,0 +1,84 @@
+// What the matrix products share: splitting rows and tiles over register blocks, and what becomes of results.
+//
+// A product file defines a struct with `rows`, `tiles` (register block), `few_rows`, `few_tiles` (a wider
+// block for few rows) and `block<R, T>(product, row, tile, out)`, which computes R rows of T tiles into
+// out [R][stride]. An element's arithmetic never depends on R or T, so results do not depend on the split.
+#pragma once
+
+#include "kernels.h"
+#include "simd.h"
+
+namespace twinfer {
+namespace TW_ISA {
+
+constexpr int kMaxRows = 8, kMaxTiles = 4;
+
+// Columns of one tile that exist.
+TW_INLINE Mask columns(const Matrix& w, long tile) { return first(w.n - tile * 16); }
+
+// Writes the results of R rows and T tiles; `stride` is from row to row in `results`.
+static __attribute__((noinline)) void finish(const Product& p, const float* results, long stride, long row,
+                                             long rows, long tile, long tiles) {
+    for (long r = 0; r < rows; r++) {
+        const float* from = results + r * stride;
+        float* to = p.out + (row + r) * p.out_stride;
+        if (p.epilogue == Epilogue::swiglu) {
+            for (long t = 0; t < tiles; t += 2)
+                store(to + (tile + t) / 2 * 16, mul(silu(load(from + t * 16)), load(from + t * 16 + 16)));
+            continue;
+        }
+        for (long t = 0; t < tiles; t++) {
+            Mask m = columns(*p.w, tile + t);
+            float* at = to + (tile + t) * 16;
+            Float x = load(from + t * 16);
+            if (p.epilogue == Epilogue::add) x = add(load(at, m), x);
+            store(at, x, m);
+        }
+    }
+}
+
+// Calls block<R, T> for a number of rows known at run time only.
+template <class P, int R, int T>
+TW_INLINE void block_of_rows(const Product& p, long rows, long row, long tile, float* out, long stride) {
+    if (rows == R)
+        P::template block<R, T>(p, row, tile, out, stride);
+    else if constexpr (R > 1)
+        block_of_rows<P, R - 1, T>(p, rows, row, tile, out, stride);
+}
+
+// All rows of `tiles` tiles, T at a time; `tiles` is at most kMaxTiles.
+template <class P, int R, int T>
+static void group(const Product& p, long row_begin, long row_end, long tile, long tiles) {
+    alignas(64) float out[kMaxRows * kMaxTiles * 16];
+    const long stride = kMaxTiles * 16;
+    long left = row_end - row_begin, row = row_begin;
+    for (long parts = (left + R - 1) / R; parts; parts--) {
+        long rows = (left + parts - 1) / parts;
+        long t = 0;
+        for (; t + T <= tiles; t += T) block_of_rows<P, R, T>(p, rows, row, tile + t, out + t * 16, stride);
+        for (; t < tiles; t++) block_of_rows<P, R, 1>(p, rows, row, tile + t, out + t * 16, stride);
+        finish(p, out, stride, row, rows, tile, tiles);
+        row += rows;
+        left -= rows;
+    }
+}
+
+template <class P>
+static void product(const Product& p, long row_begin, long row_end, long tile_begin, long tile_end) {
+    bool few = row_end - row_begin <= P::few_rows;
+    // SwiGLU needs gate and up of a pair together, so groups hold at least two tiles.
+    long step = few ? P::few_tiles : P::tiles;
+    if (step < 2) step = 2;
+    for (long tile = tile_begin; tile < tile_end; tile += step) {
+        long tiles = tile_end - tile < step ? tile_end - tile : step;
+        if (few)
+            group<P, P::few_rows, P::few_tiles>(p, row_begin, row_end, tile, tiles);
+        else
+            group<P, P::rows, P::tiles>(p, row_begin, row_end, tile, tiles);
+    }
+}
+
+#define TW_UNROLL _Pragma("GCC unroll 8")
+
+}  // namespace TW_ISA
+}  // namespace twinfer

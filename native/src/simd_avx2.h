@@ -1,0 +1,171 @@
+// The vector vocabulary on AVX2 with FMA and F16C: each vector is two halves.
+#pragma once
+
+#include <immintrin.h>
+#include <string.h>
+
+namespace twinfer {
+namespace TW_ISA {
+
+struct Float {
+    __m256 a, b;
+};
+struct Int {
+    __m256i a, b;
+};
+using Bytes = Int;
+using Mask = Int;
+
+// Register blocking: rows and column tiles that a product keeps in registers at once.
+constexpr int kIntRows = 2, kIntTiles = 1, kFewRows = 1, kFewTiles = 2;
+constexpr int kFloatRows = 4, kFloatTiles = 1;
+constexpr int kScoreRows = 4, kScorePages = 1, kValueRows = 2, kValueVectors = 2;
+
+
+TW_INLINE Float splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+TW_INLINE Float load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+TW_INLINE void store(float* p, Float x) {
+    _mm256_storeu_ps(p, x.a);
+    _mm256_storeu_ps(p + 8, x.b);
+}
+TW_INLINE Mask first(long n) {
+    int count = n >= 16 ? 16 : n <= 0 ? 0 : (int)n;
+    __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return {_mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes),
+            _mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8), lanes)};
+}
+TW_INLINE Float load(const float* p, Mask m) {
+    return {_mm256_maskload_ps(p, m.a), _mm256_maskload_ps(p + 8, m.b)};
+}
+TW_INLINE void store(float* p, Float x, Mask m) {
+    _mm256_maskstore_ps(p, m.a, x.a);
+    _mm256_maskstore_ps(p + 8, m.b, x.b);
+}
+TW_INLINE Float select(Mask m, Float yes, Float no) {
+    return {_mm256_blendv_ps(no.a, yes.a, _mm256_castsi256_ps(m.a)),
+            _mm256_blendv_ps(no.b, yes.b, _mm256_castsi256_ps(m.b))};
+}
+
+TW_INLINE Float add(Float x, Float y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+TW_INLINE Float sub(Float x, Float y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+TW_INLINE Float mul(Float x, Float y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+TW_INLINE Float div(Float x, Float y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+TW_INLINE Float fma(Float x, Float y, Float z) {
+    return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+TW_INLINE Float min(Float x, Float y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+TW_INLINE Float max(Float x, Float y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+TW_INLINE Float abs(Float x) {
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
+TW_INLINE Float zero_where_less(Float x, Float bound, Float y) {
+    return {_mm256_and_ps(_mm256_cmp_ps(x.a, bound.a, _CMP_NLT_UQ), y.a),
+            _mm256_and_ps(_mm256_cmp_ps(x.b, bound.b, _CMP_NLT_UQ), y.b)};
+}
+
+TW_INLINE float sum(Float x) {
+    __m256 b = _mm256_add_ps(x.a, x.b);
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+TW_INLINE float largest(Float x) {
+    __m256 b = _mm256_max_ps(x.a, x.b);
+    __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+TW_INLINE Int isplat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+TW_INLINE Int iadd(Int x, Int y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+TW_INLINE int32_t isum(Int x) {
+    __m256i b = _mm256_add_epi32(x.a, x.b);
+    __m128i c = _mm_add_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+    c = _mm_add_epi32(c, _mm_shuffle_epi32(c, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(c, _mm_shuffle_epi32(c, 0xb1)));
+}
+TW_INLINE Float to_float(Int x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+TW_INLINE Int round_to_int(Float x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
+TW_INLINE Float power_of_two(Int n) {
+    __m256i bias = _mm256_set1_epi32(127);
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.a, bias), 23)),
+            _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.b, bias), 23))};
+}
+
+TW_INLINE Float load_f16(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)),
+            _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
+}
+// Rounds to nearest, ties to even; the upper half of each lane's bits, as 32-bit lanes.
+TW_INLINE __m256i rounded_bf16(__m256 x) {
+    __m256i bits = _mm256_castps_si256(x);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    bits = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    return _mm256_srli_epi32(bits, 16);
+}
+TW_INLINE void store_bf16(uint16_t* p, Float x) {
+    __m256i packed = _mm256_packus_epi32(rounded_bf16(x.a), rounded_bf16(x.b));
+    _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(packed, 0xd8));
+}
+TW_INLINE void store_i8(int8_t* p, Int x) {
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128((__m128i*)p, bytes);
+}
+
+TW_INLINE Bytes load_bytes(const void* p) {
+    return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)};
+}
+TW_INLINE Bytes low_nibbles(Bytes x) {
+    __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)};
+}
+TW_INLINE Bytes high_nibbles(Bytes x) {
+    __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(_mm256_srli_epi16(x.a, 4), mask),
+            _mm256_and_si256(_mm256_srli_epi16(x.b, 4), mask)};
+}
+
+TW_INLINE __m256i dot_words(__m256i acc, __m256i bytes, __m256i even, __m256i odd) {
+    __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi16(255));
+    __m256i high = _mm256_srli_epi16(bytes, 8);
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, even));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(high, odd));
+}
+// acc + the dot product of each lane's four unsigned bytes with the same four signed bytes. Widened to 16
+// bits, as the byte multiply-add of AVX2 saturates.
+TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
+    int32_t four;
+    memcpy(&four, signed4, 4);
+    __m256i x = _mm256_set1_epi32(four);
+    __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), odd = _mm256_srai_epi16(x, 8);
+    return {dot_words(acc.a, unsigned4.a, even, odd), dot_words(acc.b, unsigned4.b, even, odd)};
+}
+// The same for unsigned values up to 15, which cannot saturate.
+TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
+    int32_t four;
+    memcpy(&four, signed4, 4);
+    __m256i x = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned4.a, x), ones)),
+            _mm256_add_epi32(acc.b, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned4.b, x), ones))};
+}
+
+TW_INLINE __m256 dot_pairs(__m256 acc, __m256i pairs, __m256 first, __m256 second) {
+    __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+    acc = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)), first, acc);
+    return _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(pairs, upper)), second, acc);
+}
+// acc + the dot product of each lane's pair of bf16 with the same pair.
+TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
+    uint32_t two;
+    memcpy(&two, pair, 4);
+    __m256 first = _mm256_castsi256_ps(_mm256_set1_epi32((int)(two << 16)));
+    __m256 second = _mm256_castsi256_ps(_mm256_set1_epi32((int)(two & 0xffff0000u)));
+    return {dot_pairs(acc.a, pairs.a, first, second), dot_pairs(acc.b, pairs.b, first, second)};
+}
+
+TW_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+
+}  // namespace TW_ISA
+}  // namespace twinfer

@@ -1,0 +1,96 @@
+// The vector vocabulary on AVX-512 (F, BW, VL, DQ, VNNI, BF16).
+#pragma once
+
+#include <immintrin.h>
+#include <string.h>
+
+namespace twinfer {
+namespace TW_ISA {
+
+using Float = __m512;
+using Int = __m512i;
+using Bytes = __m512i;
+using Mask = __mmask16;
+
+// Register blocking: rows and column tiles that a product keeps in registers at once.
+constexpr int kIntRows = 6, kIntTiles = 2, kFewRows = 3, kFewTiles = 4;
+constexpr int kFloatRows = 8, kFloatTiles = 2;
+constexpr int kScoreRows = 6, kScorePages = 2, kValueRows = 6, kValueVectors = 4;
+
+TW_INLINE Float splat(float x) { return _mm512_set1_ps(x); }
+TW_INLINE Float load(const float* p) { return _mm512_loadu_ps(p); }
+TW_INLINE void store(float* p, Float x) { _mm512_storeu_ps(p, x); }
+TW_INLINE Mask first(long n) { return n >= 16 ? 0xffff : n <= 0 ? 0 : (Mask)((1u << n) - 1); }
+TW_INLINE Float load(const float* p, Mask m) { return _mm512_maskz_loadu_ps(m, p); }
+TW_INLINE void store(float* p, Float x, Mask m) { _mm512_mask_storeu_ps(p, m, x); }
+TW_INLINE Float select(Mask m, Float yes, Float no) { return _mm512_mask_blend_ps(m, no, yes); }
+
+TW_INLINE Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+TW_INLINE Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
+TW_INLINE Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+TW_INLINE Float div(Float a, Float b) { return _mm512_div_ps(a, b); }
+TW_INLINE Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+TW_INLINE Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
+TW_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+TW_INLINE Float abs(Float a) { return _mm512_abs_ps(a); }
+TW_INLINE Float zero_where_less(Float x, Float bound, Float y) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), y);
+}
+
+TW_INLINE float sum(Float a) {
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+TW_INLINE float largest(Float a) {
+    __m256 b = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+TW_INLINE Int isplat(int32_t x) { return _mm512_set1_epi32(x); }
+TW_INLINE Int iadd(Int a, Int b) { return _mm512_add_epi32(a, b); }
+TW_INLINE int32_t isum(Int a) { return _mm512_reduce_add_epi32(a); }
+TW_INLINE Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
+TW_INLINE Int round_to_int(Float a) { return _mm512_cvtps_epi32(a); }
+TW_INLINE Float power_of_two(Int n) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
+}
+
+TW_INLINE Float load_f16(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
+TW_INLINE void store_bf16(uint16_t* p, Float x) {
+    __m256bh b = _mm512_cvtneps_pbh(x);
+    memcpy(p, &b, 32);
+}
+TW_INLINE void store_i8(int8_t* p, Int x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x)); }
+
+TW_INLINE Bytes load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+TW_INLINE Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(15)); }
+TW_INLINE Bytes high_nibbles(Bytes b) {
+    return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(15));
+}
+
+// acc + the dot product of each lane's four unsigned bytes with the same four signed bytes.
+TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
+    int32_t four;
+    memcpy(&four, signed4, 4);
+    return _mm512_dpbusd_epi32(acc, unsigned4, _mm512_set1_epi32(four));
+}
+// The same for unsigned values up to 15.
+TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
+    return dot_bytes(acc, unsigned4, signed4);
+}
+
+// acc + the dot product of each lane's pair of bf16 with the same pair.
+TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
+    int32_t two;
+    memcpy(&two, pair, 4);
+    return _mm512_dpbf16_ps(acc, (__m512bh)pairs, (__m512bh)_mm512_set1_epi32(two));
+}
+
+TW_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+
+}  // namespace TW_ISA
+}  // namespace twinfer

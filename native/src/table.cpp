@@ -1,0 +1,39 @@
+// The table of one instruction set's kernels.
+#include "kernels.h"
+#include "simd.h"
+
+namespace twinfer {
+namespace TW_ISA {
+
+void matmul_f32(const Product&, long, long, long, long);
+void matmul_bf16(const Product&, long, long, long, long);
+void matmul_int8(const Product&, long, long, long, long);
+void matmul_int4(const Product&, long, long, long, long);
+void rms_norm(const float*, const float*, float, long, float*);
+void encode(Format, const float*, long, const Activations&, long);
+void rope(float*, long, long, const float*, const float*);
+void write_kv(const KvLayer&, const Heads&, long, long, const float*, const float*);
+void attention(const KvLayer&, const Heads&, const AttentionTile&, void*);
+long argmax(const float*, long);
+void weights(const float*, long, float, float, float*);
+
+}  // namespace TW_ISA
+
+#define TW_STRING(x) #x
+#define TW_NAME(x) TW_STRING(x)
+#define TW_JOIN(a, b) a##b
+#define TW_TABLE(isa) TW_JOIN(isa, _kernels)
+
+const Kernels& TW_TABLE(TW_ISA)() {
+    using namespace TW_ISA;
+    static constexpr Kernels table = {
+        TW_NAME(TW_ISA), {matmul_f32, matmul_bf16, matmul_int8, matmul_int4},
+        rms_norm,        encode,
+        rope,            write_kv,
+        attention,       argmax,
+        weights,
+    };
+    return table;
+}
+
+}  // namespace twinfer

@@ -1,0 +1,154 @@
+"""The native module: a thread team, the decoder, and its single kernels for tests.
+
+Arrays must be C-contiguous and of exactly the type that is named; anything else is a ValueError of one line.
+S sequences, T tokens (of all sequences together), P pages per page table, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+def isas() -> list[str]:
+    """The instruction sets that this machine can run, best first, of "avx512", "avx2", "generic"."""
+
+class Team:
+    """Threads that work together: one per core id, the caller being the first.
+
+    Members spin for some 50 microseconds after work, then sleep.
+    """
+
+    active: int
+    """How many members take part from the next step on, 1 to `size`."""
+
+    def __init__(self, cores: list[int]) -> None:
+        """-1 is a thread that is not pinned. The constructing thread is pinned to the first core.
+
+        Raises:
+            ValueError: no cores, or a first core that this process cannot run on.
+        """
+    @property
+    def size(self) -> int: ...
+
+class Decoder:
+    """The decoder over packed weights and a paged KV pool. It keeps nothing of any request.
+
+    A sequence's results depend on its own tokens, positions and pages only, bit for bit: not on the batch,
+    its order, the chunking of prompts, or the team's size. They may differ between instruction sets.
+    One step at a time: calls must not overlap.
+    """
+
+    def __init__(
+        self,
+        layout: dict[str, Any],
+        weights: NDArray[np.uint8],
+        pool: NDArray[np.uint8],
+        team: Team,
+        isa: str = "",
+        kv_dtype: str = "bf16",
+        page_tokens: int = 16,
+    ) -> None:
+        """`layout` is `Plan.layout`; `weights` and `pool` are flat and stay referenced; "" is the best isa.
+
+        Raises:
+            ValueError: the layout does not fit the weights, or something is not supported.
+        """
+    @property
+    def isa(self) -> str: ...
+    def forward(
+        self,
+        tokens: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        page_tables: NDArray[np.int32],
+        sample: NDArray[np.bool_],
+        temperature: NDArray[np.float32],
+        top_k: NDArray[np.int32],
+        top_p: NDArray[np.float32],
+        min_p: NDArray[np.float32],
+        seeds: NDArray[np.uint64],
+    ) -> NDArray[np.int32]:
+        """Computes a packed batch and returns one token per sequence [S], -1 where `sample` is false.
+
+        tokens [T]          the new tokens of all sequences, one after the other
+        rows, starts [S]    how many new tokens a sequence has, and the position of the first
+        page_tables [S, P]  pages of every sequence from position 0; KV of positions before `starts` is there,
+                            KV of the new tokens is written there. Unused entries may hold anything.
+        sample, temperature, top_k, top_p, min_p, seeds [S]   temperature 0 is greedy; top_k 0, top_p 1 and
+                            min_p 0 are off; the random number depends on the seed and the sampled token's
+                            position alone
+
+        Releases the GIL.
+
+        Raises:
+            ValueError: shapes or types are wrong, or a token, position or page is out of range.
+        """
+    def logits(
+        self,
+        tokens: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        page_tables: NDArray[np.int32],
+    ) -> NDArray[np.float32]:
+        """As `forward`, but returns the logits [T, V] of every new token. For tests and likelihoods."""
+
+def matmul(
+    isa: str, layout: dict[str, Any], weights: NDArray[np.uint8], x: NDArray[np.float32], epilogue: str = "store"
+) -> NDArray[np.float32]:
+    """x [M, K] times one packed matrix: [M, N].
+
+    `epilogue` "add" adds to ones; "swiglu" takes tiles of 16 columns in pairs, gate then up: [M, N / 2].
+    """
+
+def unpack(layout: dict[str, Any], weights: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """All rows [N, K] of one packed matrix, as the embedding is read."""
+
+def rms_norm(
+    isa: str, x: NDArray[np.float32], weight: NDArray[np.float32], eps: float
+) -> NDArray[np.float32]:
+    """RMSNorm of the rows of x [M, K]."""
+
+def rope(
+    isa: str, x: NDArray[np.float32], cos: NDArray[np.float32], sin: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Rotates the pairs of x [T, heads, D] by angles whose cosines and sines are [T, D / 2]."""
+
+def write_kv(
+    isa: str,
+    k: NDArray[np.float32],
+    v: NDArray[np.float32],
+    pool: NDArray[np.uint8],
+    pages: NDArray[np.int32],
+    start: int,
+    kv_dtype: str,
+) -> None:
+    """Stores k, v [T, kv_heads, D] from position `start` on, in a pool whose pages hold a single layer."""
+
+def attention(
+    isa: str,
+    q: NDArray[np.float32],
+    pool: NDArray[np.uint8],
+    pages: NDArray[np.int32],
+    start: int,
+    kv_heads: int,
+    tile: int,
+    kv_dtype: str,
+) -> NDArray[np.float32]:
+    """Causal attention of q [T, heads, D] at positions from `start` on, `tile` queries to a call."""
+
+def sample(
+    isa: str,
+    logits: NDArray[np.float32],
+    temperature: NDArray[np.float32],
+    top_k: NDArray[np.int32],
+    top_p: NDArray[np.float32],
+    min_p: NDArray[np.float32],
+    seeds: NDArray[np.uint64],
+    positions: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """One token per row of logits [S, V], for the positions [S] of the sampled tokens."""
+
+def uniform(seed: int, position: int) -> float:
+    """The random number in [0, 1) of a seed and a position (Philox4x32-10)."""

@@ -1,0 +1,186 @@
+"""Answering one request: submit, follow, and send the answers whole or as a stream of events.
+
+A stream's headers go out with its first event, so that whatever fails before is a plain HTTP error.
+A client that hangs up cancels its answers at once, and so does every other way out of here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from twinfer.api import failures
+from twinfer.api.answers import Answer, Piece, pieces
+from twinfer.api.requests import Settings
+from twinfer.api.service import Service, Ticket
+from twinfer.api.shapes import Envelope, Shape, Usage
+from twinfer.errors import OverloadedError
+from twinfer.router.generation import Generation
+from twinfer.sampling import SamplingParams
+
+EVENT_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+DONE = b"data: [DONE]\n\n"
+ENCODER = msgspec.json.Encoder()
+
+
+class Reply(Response):
+    """A response that generates while it is being sent.
+
+    `generations` are the answers in the order of their indices; `prompt_tokens` counts every prompt once.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        params: SamplingParams,
+        generations: Sequence[Generation],
+        shape: Shape,
+        asked: Settings,
+        *,
+        prompt_tokens: int,
+    ) -> None:
+        super().__init__()
+        self.service = service
+        self.params = params
+        self.generations = generations
+        self.shape = shape
+        self.stream = bool(asked.stream)
+        self.stream_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        self.prompt_tokens = prompt_tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with (
+            submitted(
+                self.service, self.params, self.generations, receive, scope["app"].state.live
+            ) as answers,
+            aclosing(pieces(self.service.tokenizer, answers)) as coming,
+        ):
+            if self.stream:
+                await self._send_stream(coming, send)
+            else:
+                body = await self._whole(coming)
+                await Response(body, media_type="application/json")(scope, receive, send)
+
+    def _envelope(self, kind: str) -> Envelope:
+        identity = f"{self.shape.prefix}-{uuid.uuid4().hex}"
+        return Envelope(identity, kind, int(time.time()), self.service.model_id, [])
+
+    def _usage(self, completion_tokens: int) -> Usage:
+        return Usage(self.prompt_tokens, completion_tokens, self.prompt_tokens + completion_tokens)
+
+    async def _whole(self, coming: AsyncIterator[Piece]) -> bytes:
+        texts: list[list[str]] = [[] for _ in self.generations]
+        finishes = [""] * len(texts)
+        tokens = 0
+        async for piece in coming:
+            texts[piece.index].append(piece.text)
+            tokens += piece.tokens
+            finishes[piece.index] = piece.finish or ""
+        envelope = self._envelope(self.shape.whole_object)
+        envelope.choices = [
+            self.shape.whole(index, "".join(text), finishes[index]) for index, text in enumerate(texts)
+        ]
+        envelope.usage = self._usage(tokens)
+        return ENCODER.encode(envelope)
+
+    async def _send_stream(self, coming: AsyncIterator[Piece], send: Send) -> None:
+        started = False
+        async with aclosing(self._events(coming)) as events:
+            try:
+                async for event in events:
+                    if not started:
+                        await send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
+                        started = True
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+                last = DONE
+            except Exception as error:
+                if not started:
+                    raise
+                failures.log_bug(error)
+                last = _event(failures.encode(failures.describe(error)[1]))
+        await send({"type": "http.response.body", "body": last})
+
+    async def _events(self, coming: AsyncIterator[Piece]) -> AsyncGenerator[bytes]:
+        """Events as bytes, at least one for each piece that has something to show."""
+        envelope = self._envelope(self.shape.chunk_object)
+        if self.stream_usage:
+            envelope.usage = None
+        opened: set[int] = set()
+        tokens = 0
+        async for piece in coming:
+            tokens += piece.tokens
+            choices = [self.shape.chunk(piece.index, piece.text)] if piece.text else []
+            if piece.index not in opened:
+                opened.add(piece.index)
+                choices = [choice for choice in (self.shape.opening(piece.index), *choices) if choice]
+            if piece.finish:
+                choices.append(self.shape.closing(piece.index, piece.finish))
+            if choices:
+                yield b"".join(_chunk(envelope, [choice]) for choice in choices)
+        if self.stream_usage:
+            envelope.usage = self._usage(tokens)
+            yield _chunk(envelope, [])
+
+
+@asynccontextmanager
+async def submitted(
+    service: Service,
+    params: SamplingParams,
+    generations: Sequence[Generation],
+    receive: Receive,
+    live: set[Ticket],
+) -> AsyncGenerator[list[Answer]]:
+    """The answers to `generations`, all cancelled when the client hangs up and at the end.
+
+    Their tickets are in `live` meanwhile.
+
+    Raises:
+        RequestError, OverloadedError: the router refuses one of them.
+    """
+    if not service.router.ready:
+        raise OverloadedError("the engines are not ready yet; ask /ready")
+    answers: list[Answer] = []
+    watch: asyncio.Task[None] | None = None
+    try:
+        for index, generation in enumerate(generations):
+            ticket = service.router.submit(generation)
+            live.add(ticket)
+            answers.append(Answer(index, ticket, params.stops, frozenset(generation.stop_tokens)))
+        watch = asyncio.create_task(_cancel_on_hangup(receive, answers))
+        yield answers
+    finally:
+        if watch is not None:
+            watch.cancel()
+        _cancel(answers)
+        live.difference_update(answer.ticket for answer in answers)
+
+
+async def _cancel_on_hangup(receive: Receive, answers: Sequence[Answer]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    _cancel(answers)
+
+
+def _cancel(answers: Sequence[Answer]) -> None:
+    for answer in answers:
+        answer.ticket.cancel()
+
+
+def _chunk(envelope: Envelope, choices: list[object]) -> bytes:
+    envelope.choices = choices
+    return _event(ENCODER.encode(envelope))
+
+
+def _event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"

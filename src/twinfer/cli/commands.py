@@ -1,0 +1,132 @@
+"""Every command and its options. What they need is imported only when they run, so that help is quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from twinfer import __version__
+from twinfer.cli import options
+
+app = typer.Typer(
+    name="twinfer",
+    help="Serve large language models, with prefill and decode as two engines.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"twinfer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Serve large language models, with prefill and decode as two engines."""
+
+
+@app.command()
+def serve(
+    model: options.Model = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for a free one.")] = 8000,
+    prefill_engines: options.PrefillEngines = 1,
+    decode_engines: options.DecodeEngines = 1,
+    colocate: options.Colocate = False,
+    prefill_chunk: options.PrefillChunk = 512,
+    max_batch_size: options.MaxBatchSize = 64,
+    prefill_precision: options.PrefillPrecision = "auto",
+    decode_precision: options.DecodePrecision = "auto",
+    kv_dtype: options.KvDtype = "auto",
+    kv_pool_size: options.KvPoolSize = None,
+    gpu_memory_utilization: options.GpuMemoryUtilization = 0.9,
+    max_model_len: options.MaxModelLen = None,
+    seed: options.Seed = None,
+) -> None:
+    """Serve a model over HTTP, with OpenAI's API."""
+    config = options.config_from(locals())
+    from twinfer.cli.serve import serve
+
+    serve(config, host, port)
+
+
+@app.command()
+def generate(
+    prompt: Annotated[str, typer.Argument(help="The text to continue; - reads it from stdin.")],
+    model: options.Model = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Answer the prompt as a chat message, rather than continue it.")
+    ] = False,
+    max_tokens: options.MaxTokens = 128,
+    temperature: options.Temperature = 1.0,
+    top_p: options.TopP = 1.0,
+    top_k: options.TopK = 0,
+    min_p: options.MinP = 0.0,
+    seed: options.Seed = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(help="A text to stop at; may be repeated.", rich_help_panel=options.SAMPLING),
+    ] = None,
+    ignore_eos: Annotated[
+        bool,
+        typer.Option("--ignore-eos", help="Go on after the end token.", rich_help_panel=options.SAMPLING),
+    ] = False,
+    prefill_engines: options.PrefillEngines = 1,
+    decode_engines: options.DecodeEngines = 1,
+    colocate: options.Colocate = False,
+    prefill_precision: options.PrefillPrecision = "auto",
+    decode_precision: options.DecodePrecision = "auto",
+    kv_dtype: options.KvDtype = "auto",
+    kv_pool_size: options.KvPoolSize = None,
+    max_model_len: options.MaxModelLen = None,
+) -> None:
+    """Continue a text, on stdout."""
+    config = options.config_from(locals())
+    params = options.params_from(locals())
+    from twinfer.cli.generate import generate
+
+    generate(config, prompt, chat=chat, params=params)
+
+
+@app.command()
+def chat(
+    model: options.Model = None,
+    system: Annotated[str | None, typer.Option(help="A system message to begin with.")] = None,
+    max_tokens: options.MaxTokens = None,
+    temperature: options.Temperature = 0.7,
+    top_p: options.TopP = 0.95,
+    top_k: options.TopK = 0,
+    min_p: options.MinP = 0.0,
+    seed: options.Seed = None,
+    prefill_engines: options.PrefillEngines = 1,
+    decode_engines: options.DecodeEngines = 1,
+    colocate: options.Colocate = False,
+    prefill_precision: options.PrefillPrecision = "auto",
+    decode_precision: options.DecodePrecision = "auto",
+    kv_dtype: options.KvDtype = "auto",
+    kv_pool_size: options.KvPoolSize = None,
+    max_model_len: options.MaxModelLen = None,
+) -> None:
+    """Chat in the terminal. Ctrl-C stops an answer, Ctrl-D leaves."""
+    config = options.config_from(locals())
+    params = options.params_from(locals())
+    from twinfer.cli.chat import chat
+
+    chat(config, system, params)
+
+
+@app.command()
+def info(model: options.Model = None) -> None:
+    """Show the machine, the instruction set picked, and what the model needs."""
+    from twinfer.cli.info import info
+
+    info(model)

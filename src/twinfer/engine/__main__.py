@@ -1,0 +1,85 @@
+"""An engine process: `python -m twinfer.engine ENDPOINT ADDRESS CORES PARENT`, started by the router.
+
+It ends with its parent, whatever happens to that, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from twinfer.engine.link import Link
+from twinfer.errors import TwinferError
+from twinfer.messages import Failed, Hello, Load, Ready
+
+if TYPE_CHECKING:
+    from twinfer.engine.engine import Engine
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Introduce ourselves, build the model, and run until told to stop."""
+    endpoint, address, cores, parent = sys.argv[1:5]
+    if not die_with_parent(int(parent)):
+        return 0
+    home = [int(core) for core in cores.split(",")]
+    os.sched_setaffinity(0, home)
+    link = Link(endpoint, address)
+    try:
+        link.send(Hello(os.getpid()))
+        serve(link, home)
+        return 0
+    except (TwinferError, ValueError, MemoryError, OSError) as error:
+        link.send(Failed(str(error) or type(error).__name__))
+        return 1
+    finally:
+        link.close()
+
+
+def serve(link: Link, cores: list[int]) -> None:
+    """Build what the router's `Load` describes and answer its requests."""
+    # Imported while the router packs the weights: NumPy and the native module take their time.
+    from twinfer.engine.build import build
+    from twinfer.engine.engine import Engine
+
+    [load, *early] = link.receive(wait=True)
+    if not isinstance(load, Load) or early:
+        raise ValueError("the first message must be Load")
+    prefill, decode = build(load, cores)
+    link.send(Ready(prefill.isa))
+    engine = Engine(
+        prefill,
+        decode,
+        page_tokens=load.pool.page_tokens,
+        chunk=load.prefill_chunk,
+        max_batch=load.max_batch_size,
+    )
+    run(link, engine)
+
+
+def run(link: Link, engine: Engine) -> NoReturn:
+    """Hear messages, compute a step, tell the router; sleep while there is nothing to compute."""
+    idle = True
+    while True:
+        for message in link.receive(wait=idle):
+            answer = engine.take(message)
+            if answer is not None:
+                link.send(answer)
+        step = engine.step()
+        idle = step is None
+        if step is not None:
+            link.send(step)
+
+
+def die_with_parent(parent: int) -> bool:
+    """Ask the kernel to kill this process when its parent ends; False if that has happened already."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+if __name__ == "__main__":
+    sys.exit(main())

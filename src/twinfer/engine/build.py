@@ -1,0 +1,42 @@
+"""From a `Load` message to decoders over shared memory."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinfer._native import Decoder, Team
+from twinfer.kv.region import map_region
+from twinfer.messages import Load, Region, Weights
+from twinfer.model.build import build_decoder
+
+
+def build(load: Load, cores: list[int]) -> tuple[Decoder, Decoder]:
+    """The decoders of prefill and decode, computing on `cores`; one object where they do not differ.
+
+    Raises:
+        EngineError: the shared memory cannot be mapped.
+        ModelError: the weights' layout is not one that this version reads.
+    """
+    team = Team(cores)
+    pool = _array(load.pool.region, writable=True)
+
+    def decoder(weights: Weights) -> Decoder:
+        return build_decoder(
+            weights.layout,
+            _array(weights.region, writable=False),
+            pool,
+            team,
+            isa=os.environ.get("TWINFER_ISA"),
+            kv_dtype=load.pool.dtype,
+            page_tokens=load.pool.page_tokens,
+        )
+
+    prefill = decoder(load.prefill)
+    return prefill, prefill if load.decode is None else decoder(load.decode)
+
+
+def _array(region: Region, *, writable: bool) -> NDArray[np.uint8]:
+    return np.frombuffer(map_region(region.fd, region.nbytes, writable=writable), np.uint8)

@@ -1,0 +1,94 @@
+"""What an engine does: take requests from the router, plan a step, compute it.
+
+It knows phases, not roles: it computes whatever prompts and decodes the router gives it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from twinfer._native import Decoder
+from twinfer.engine.forward import forward
+from twinfer.engine.sequence import Sequence
+from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Step, ToEngine
+from twinfer.policy.batching import Plan, plan_step
+
+
+class Engine:
+    """Continuous batching over the requests that the router has given to this engine.
+
+    `prefill` and `decode` compute the two phases; they are the same object where the phases have the
+    same precision, and then a step is one batch. `chunk` and `max_batch` bound a step.
+    """
+
+    def __init__(
+        self, prefill: Decoder, decode: Decoder, *, page_tokens: int, chunk: int, max_batch: int
+    ) -> None:
+        self._prefill = prefill
+        self._decode = decode
+        self._page_tokens = page_tokens
+        self._chunk = chunk
+        self._max_batch = max_batch
+        self._prompts: dict[int, Sequence] = {}
+        self._decodes: dict[int, Sequence] = {}
+
+    def take(self, message: ToEngine) -> Released | None:
+        """Act on a message; the answer, if it has one, is for the router."""
+        match message:
+            case Prefill():
+                self._prompts[message.request] = Sequence(message, self._page_tokens)
+            case Decode():
+                self._decodes[message.request] = Sequence(message, self._page_tokens)
+            case Grant():
+                sequence = self._decodes.get(message.request)
+                if sequence is not None:
+                    sequence.grant(message.pages)
+            case Cancel():
+                self._prompts.pop(message.request, None)
+                self._decodes.pop(message.request, None)
+                return Released([message.request])
+            case _:
+                raise ValueError(f"unexpected message {type(message).__name__}")
+        return None
+
+    def step(self) -> Step | None:
+        """Compute a step and move its requests on; None where there is nothing to compute."""
+        plan = self._plan()
+        prompts = [(self._prompts[request], count) for request, count in plan.prompts]
+        decodes = [(self._decodes[request], 1) for request in plan.decodes]
+        if not prompts and not decodes:
+            return None
+        began = time.monotonic()
+        tokens = self._compute(prompts, decodes)
+        ended = time.monotonic()
+        prompt_tokens = sum(count for _, count in prompts)
+        step = Step([], [], [], [], began, ended, prompt_tokens, len(decodes))
+        for (sequence, count), token in zip([*prompts, *decodes], tokens, strict=True):
+            self._advance(sequence, count, token, step)
+        return step
+
+    def _plan(self) -> Plan:
+        return plan_step(
+            (sequence.item for sequence in self._prompts.values()),
+            (sequence.item for sequence in self._decodes.values()),
+            chunk=self._chunk,
+            max_batch=self._max_batch,
+        )
+
+    def _compute(self, prompts: list[tuple[Sequence, int]], decodes: list[tuple[Sequence, int]]) -> list[int]:
+        if self._prefill is self._decode:
+            return forward(self._prefill, [*prompts, *decodes])
+        return forward(self._prefill, prompts) + forward(self._decode, decodes)
+
+    def _advance(self, sequence: Sequence, count: int, token: int, step: Step) -> None:
+        sequence.advance(count)
+        if len(sequence.tokens):
+            step.chunks.append((sequence.request, sequence.computed))
+            return
+        finish = sequence.append(token)
+        step.requests.append(sequence.request)
+        step.tokens.append(token)
+        step.finishes.append(finish)
+        self._prompts.pop(sequence.request, None)  # the first token ends a prefill task
+        if finish is not Finish.NONE:
+            self._decodes.pop(sequence.request, None)

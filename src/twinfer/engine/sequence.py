@@ -1,0 +1,49 @@
+"""A request as an engine holds it: tokens still to compute, and where its KV goes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinfer.messages import Decode, Finish, Prefill, Task
+from twinfer.policy.batching import Item
+
+
+class Sequence:
+    """`tokens` are those whose KV is missing, at positions from `computed` on; `pages` is the page table.
+
+    The table has room for all pages that the request can ever get, so that a grant is an assignment.
+    """
+
+    def __init__(self, start: Prefill | Decode, page_tokens: int) -> None:
+        self.request = start.request
+        self.task: Task = start.task
+        self.computed = start.computed
+        tokens = start.tokens if isinstance(start, Prefill) else [start.token]
+        self.tokens: NDArray[np.int32] = np.array(tokens, np.int32)
+        self.page_tokens = page_tokens
+        self.pages: NDArray[np.int32] = np.zeros(-(-start.task.max_length // page_tokens), np.int32)
+        self.held = 0
+        self.grant(start.pages)
+
+    def grant(self, pages: list[int]) -> None:
+        """Append pages to the table."""
+        self.pages[self.held : self.held + len(pages)] = pages
+        self.held += len(pages)
+
+    @property
+    def item(self) -> Item:
+        """What the batching policy sees of it."""
+        return Item(self.request, len(self.tokens), self.held * self.page_tokens - self.computed)
+
+    def advance(self, count: int) -> None:
+        """`count` tokens have been computed."""
+        self.tokens = self.tokens[count:]
+        self.computed += count
+
+    def append(self, token: int) -> Finish:
+        """Take the sampled `token`, to be computed next; says whether the answer ends with it."""
+        self.tokens = np.array([token], np.int32)
+        if token in self.task.stop_tokens:
+            return Finish.STOP
+        return Finish.LENGTH if self.computed + 1 >= self.task.max_length else Finish.NONE

@@ -1,0 +1,167 @@
+"""What crosses between router and engines: small typed structs, MessagePack on the wire.
+
+The router sends `Load`, `Prefill`, `Decode`, `Grant`, `Cancel`; an engine answers with
+`Hello`, `Ready`, `Step`, `Released`, `Failed`. No KV and no text ever crosses here. Nothing asks an
+engine to end: it holds nothing that matters, so its process is killed.
+
+Lengths and positions count tokens. Times are seconds of the host's monotonic clock, which every
+process on a host shares.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["prefill", "decode", "mixed"]
+
+
+class Finish(IntEnum):
+    """Why an engine let a request go; `NONE` while it goes on."""
+
+    NONE = 0
+    STOP = 1
+    LENGTH = 2
+
+
+class Sampling(msgspec.Struct, frozen=True, array_like=True):
+    """How to pick a token. `temperature` 0 is greedy; `top_k` 0, `top_p` 1 and `min_p` 0 are off."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True):
+    """What an engine must know of a request besides its tokens and pages.
+
+    Generation ends at a token of `stop_tokens` or when prompt and answer reach `max_length` tokens.
+    """
+
+    sampling: Sampling
+    stop_tokens: tuple[int, ...]
+    max_length: int
+
+
+class Region(msgspec.Struct, frozen=True, array_like=True):
+    """Shared memory that the engine inherited as an open file descriptor; `nbytes` long."""
+
+    fd: int
+    nbytes: int
+
+
+class Weights(msgspec.Struct, frozen=True, array_like=True):
+    """A model packed in one precision. `layout` says where each array lies; only `model` reads it."""
+
+    region: Region
+    layout: dict[str, Any]
+
+
+class Pool(msgspec.Struct, frozen=True, array_like=True):
+    """The KV pool: pages of `page_tokens` tokens whose elements are `dtype` ("f32" or "bf16")."""
+
+    region: Region
+    page_tokens: int
+    dtype: str
+
+
+class Load(msgspec.Struct, tag="load", array_like=True):
+    """Build the model over shared memory and answer `Ready`.
+
+    `prefill` and `decode` are the weights of the phases; None for `decode` means the same as prefill.
+    `prefill_chunk` and `max_batch_size` bound a step, as in `Config`.
+    """
+
+    prefill: Weights
+    decode: Weights | None
+    pool: Pool
+    prefill_chunk: int
+    max_batch_size: int
+
+
+class Prefill(msgspec.Struct, tag="prefill", array_like=True):
+    """Compute `tokens` at positions from `computed` on, into `pages`, and sample the next token.
+
+    `pages` is the whole page table, from position 0.
+    """
+
+    request: int
+    tokens: list[int]
+    computed: int
+    pages: list[int]
+    task: Task
+
+
+class Decode(msgspec.Struct, tag="decode", array_like=True):
+    """Go on after `token`, the last one sampled; the KV of the `computed` tokens before it is in `pages`."""
+
+    request: int
+    token: int
+    computed: int
+    pages: list[int]
+    task: Task
+
+
+class Grant(msgspec.Struct, tag="grant", array_like=True):
+    """More pages for a running request, appended to its page table."""
+
+    request: int
+    pages: list[int]
+
+
+class Cancel(msgspec.Struct, tag="cancel", array_like=True):
+    """Let a request go. The engine answers `Released` once it no longer touches the pages."""
+
+    request: int
+
+
+ToEngine = Load | Prefill | Decode | Grant | Cancel
+
+
+class Hello(msgspec.Struct, tag="hello", array_like=True):
+    """An engine process is up and waits for `Load`."""
+
+    pid: int
+
+
+class Ready(msgspec.Struct, tag="ready", array_like=True):
+    """The model is built; the engine takes requests."""
+
+    isa: str
+
+
+class Step(msgspec.Struct, tag="step", array_like=True):
+    """One step's outcome: the new token of every request that got one, and how far prompts came.
+
+    `requests[i]` got `tokens[i]`; `finishes[i]` says whether the engine has let it go with that.
+    `chunks` holds `(request, computed)` for prompts that are not done yet. `prompt_tokens` and
+    `batch` are what the step carried: prompt tokens, and requests in decode.
+    """
+
+    requests: list[int]
+    tokens: list[int]
+    finishes: list[int]
+    chunks: list[tuple[int, int]]
+    began: float
+    ended: float
+    prompt_tokens: int
+    batch: int
+
+
+class Released(msgspec.Struct, tag="released", array_like=True):
+    """The engine no longer touches these requests' pages."""
+
+    requests: list[int]
+
+
+class Failed(msgspec.Struct, tag="failed", array_like=True):
+    """The engine cannot go on; `message` is one line for a person."""
+
+    message: str
+
+
+FromEngine = Hello | Ready | Step | Released | Failed

@@ -1,0 +1,64 @@
+"""What an engine's next step carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+WHOLE_PROMPTS_BUDGET = 2048
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A request with `pending` tokens to compute, of which `room` fit into its pages."""
+
+    request: int
+    pending: int
+    room: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One step: `(request, tokens)` for prompts' next chunks, and the requests that decode one token."""
+
+    prompts: list[tuple[int, int]]
+    decodes: list[int]
+
+
+def plan_step(prompts: Iterable[Item], decodes: Iterable[Item], *, chunk: int, max_batch: int) -> Plan:
+    """Compose a step from prompts and decodes, both in order of arrival at the engine.
+
+    Prompts are packed, first come first served, up to `chunk` tokens; the last one is split. With
+    `chunk` 0 prompts stay whole and go first, in a step of their own, as in a traditional server.
+    Requests without a page for their next token sit the step out.
+    """
+    if chunk == 0:
+        whole = _pack_whole(prompts)
+        if whole:
+            return Plan(whole, [])
+    ready = [item.request for item in decodes if item.room >= item.pending]
+    return Plan(_pack_chunks(prompts, chunk) if chunk else [], ready[:max_batch])
+
+
+def _pack_chunks(prompts: Iterable[Item], budget: int) -> list[tuple[int, int]]:
+    packed: list[tuple[int, int]] = []
+    for item in prompts:
+        tokens = min(item.pending, item.room, budget)
+        if tokens > 0:
+            packed.append((item.request, tokens))
+            budget -= tokens
+        if budget == 0:
+            break
+    return packed
+
+
+def _pack_whole(prompts: Iterable[Item]) -> list[tuple[int, int]]:
+    packed: list[tuple[int, int]] = []
+    total = 0
+    for item in prompts:
+        if item.room < item.pending:
+            continue
+        if packed and total + item.pending > WHOLE_PROMPTS_BUDGET:
+            break
+        packed.append((item.request, item.pending))
+        total += item.pending
+    return packed

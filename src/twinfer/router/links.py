@@ -1,0 +1,50 @@
+"""The socket between router and engines: one Unix socket, typed MessagePack frames.
+
+An engine introduces itself with its address, which differs for every process, so that a late word
+of a process that was replaced is not taken for its successor's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from twinfer.messages import FromEngine, ToEngine
+
+
+class Links:
+    """The router's end. `endpoint` is what engines connect to; the folder is readable by the owner only."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="twinfer-"))
+        self.endpoint = f"ipc://{self._folder}/router"
+        self._context = zmq.asyncio.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 0
+        self._socket.sndhwm = self._socket.rcvhwm = 0
+        self._socket.bind(self.endpoint)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(FromEngine)
+
+    def send(self, address: str, message: ToEngine) -> None:
+        """Queue a message for an engine; one for an engine that is gone is dropped.
+
+        The socket has no high-water mark, so the frame is taken at once and nothing is to be awaited.
+        """
+        self._socket.send_multipart([address.encode(), self._encoder.encode(message)])
+
+    async def receive(self) -> tuple[str, FromEngine]:
+        """The next message, with its sender's address."""
+        address, frame = await self._socket.recv_multipart()
+        return address.decode(), self._decoder.decode(frame)
+
+    def close(self) -> None:
+        """Close the socket and remove its folder. Idempotent."""
+        self._socket.close()
+        self._context.term()
+        shutil.rmtree(self._folder, ignore_errors=True)

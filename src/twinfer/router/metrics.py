@@ -1,0 +1,86 @@
+"""What the router counts, for Prometheus. All names start with `twinfer_`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from twinfer.router.core import Core
+from twinfer.router.request import Request, State
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+FINE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
+
+
+class Metrics:
+    """Counters and histograms of ended requests, and the state of `core` when scraped."""
+
+    def __init__(self, core: Core) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "twinfer_requests", "Requests that ended, by reason", ["reason"], registry=self.registry
+        )
+        self._prompt = Counter("twinfer_prompt_tokens", "Tokens of ended prompts", registry=self.registry)
+        self._answer = Counter("twinfer_generated_tokens", "Tokens of ended answers", registry=self.registry)
+        self._queueing = self._histogram("twinfer_queueing_seconds", "Arrival to first kernel", SECONDS)
+        self._ttft = self._histogram("twinfer_ttft_seconds", "Arrival to first token", SECONDS)
+        self._tpot = self._histogram("twinfer_tpot_seconds", "Mean gap between tokens", FINE_SECONDS)
+        self._handover = self._histogram(
+            "twinfer_handover_seconds", "Prefill's last kernel to the first decode step", FINE_SECONDS
+        )
+        self.registry.register(CoreCollector(core))
+
+    def observe(self, request: Request) -> None:
+        """Count a request that has ended."""
+        times = request.timeline
+        self._requests.labels(request.finish_reason or "error").inc()
+        self._prompt.inc(request.prompt_tokens)
+        self._answer.inc(len(request.tokens) - request.prompt_tokens)
+        if times.first_token:
+            self._queueing.observe(times.queueing)
+            self._ttft.observe(times.ttft)
+        if times.tokens > 1:
+            self._tpot.observe(times.tpot)
+        if times.decode_began:
+            self._handover.observe(times.handover)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, buckets=buckets, registry=self.registry)
+
+
+class CoreCollector(Collector):
+    """Reads the core's state at every scrape, so that nothing is kept twice."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def collect(self) -> Iterator[Metric]:
+        """Gauges of requests and pages, counters of engines."""
+        core = self._core
+        requests = GaugeMetricFamily("twinfer_requests_now", "Requests by state", labels=["state"])
+        states = [request.state for request in core.requests.values()]
+        for state in State:
+            if state is not State.DONE:
+                requests.add_metric([state.name.lower()], states.count(state))
+        yield requests
+        yield GaugeMetricFamily("twinfer_kv_pages", "Pages of the KV pool", value=core.ledger.total)
+        yield GaugeMetricFamily("twinfer_kv_pages_free", "Pages in no lease", value=core.ledger.free)
+        yield GaugeMetricFamily("twinfer_kv_leases", "Requests that hold pages", value=core.ledger.leases)
+        yield CounterMetricFamily("twinfer_preemptions", "Requests put back to queue", value=core.preemptions)
+        yield from self._engines()
+
+    def _engines(self) -> Iterator[Metric]:
+        labels = ["engine", "role"]
+        steps = CounterMetricFamily("twinfer_engine_steps", "Steps computed", labels=labels)
+        busy = CounterMetricFamily("twinfer_engine_busy_seconds", "Time inside steps", labels=labels)
+        tokens = CounterMetricFamily("twinfer_engine_tokens", "Tokens computed", labels=[*labels, "phase"])
+        for view in self._core.engines.values():
+            key = [view.id, view.role]
+            steps.add_metric(key, view.work.steps)
+            busy.add_metric(key, view.work.busy)
+            tokens.add_metric([*key, "prefill"], view.work.prompt_tokens)
+            tokens.add_metric([*key, "decode"], view.work.decode_tokens)
+        yield from (steps, busy, tokens)

@@ -1,0 +1,167 @@
+"""The live router: `Core` with a clock, a socket and engine processes.
+
+It knows token ids and pages, no text and no tensors. Everything runs in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from twinfer.cluster.host import Host
+from twinfer.cluster.plan import EngineSpec
+from twinfer.errors import EngineError
+from twinfer.messages import Failed, FromEngine, Hello, Load, Ready, Released, Step
+from twinfer.router.core import Core
+from twinfer.router.fleet import Fleet, Member
+from twinfer.router.generation import Generation, check_prompt
+from twinfer.router.links import Links
+from twinfer.router.metrics import Metrics
+from twinfer.router.request import Request
+from twinfer.router.ticket import Ticket
+from twinfer.timeline import Timeline
+
+
+class Router:
+    """Takes generations, gives tickets, and sees every request through.
+
+    `start` launches the engine processes, `load` gives them their model, `close` ends everything.
+    """
+
+    def __init__(self, core: Core, links: Links, host: Host, max_model_len: int) -> None:
+        self.max_model_len = max_model_len
+        self.metrics = Metrics(core)
+        self._core = core
+        self._links = links
+        self._fleet = Fleet(host, self._on_loss)
+        self._load: Load | None = None
+        self._numbers = itertools.count(1)
+        self._receiver: asyncio.Task[None] | None = None
+
+    def start(self, specs: Sequence[EngineSpec]) -> None:
+        """Start the engine processes; they come up while the caller prepares their model."""
+        self._fleet.start(specs)
+
+    async def load(self, load: Load) -> None:
+        """Give every engine its model and wait until all are ready.
+
+        Raises:
+            EngineError: an engine failed to start.
+        """
+        self._load = load
+        self._receiver = asyncio.create_task(self._receive())
+        await self._fleet.wait_ready()
+
+    async def close(self) -> None:
+        """End all requests and engines. Idempotent."""
+        if self._receiver is not None:
+            self._receiver.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._receiver
+            self._receiver = None
+        self._core.fail_all("the server was shut down", time.monotonic())
+        self._fleet.close()
+        self._links.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request would be served now."""
+        return self._fleet.ready()
+
+    def submit(self, generation: Generation) -> Ticket:
+        """Take a request.
+
+        Raises:
+            RequestError: it can never be served.
+            EngineError: no engine is left to serve it.
+        """
+        check_prompt(generation.prompt, self.max_model_len, "prompt")
+        if not self._fleet.serves():
+            raise EngineError("no engine is left that could serve; restart the server")
+        ticket = Ticket()
+        request = Request(
+            id=next(self._numbers),
+            generation=generation,
+            max_length=min(len(generation.prompt) + generation.max_tokens, self.max_model_len),
+            timeline=Timeline(),
+            on_tokens=ticket.on_token,
+            on_end=ticket.on_end,
+            tokens=list(generation.prompt),
+        )
+        ticket.bind(request, lambda: self._cancel(request.id))
+        self._core.submit(request, time.monotonic())
+        self._flush()
+        return ticket
+
+    def engines(self) -> list[dict[str, Any]]:
+        """Every engine, for people: id, role, pid, cores, state, and its running and waiting requests."""
+        return [self._describe(member) for member in self._fleet.members.values()]
+
+    def leased_pages(self) -> int:
+        """Pages that requests hold now."""
+        return self._core.ledger.total - self._core.ledger.free
+
+    def _describe(self, member: Member) -> dict[str, Any]:
+        view = self._core.engines.get(member.spec.id)
+        prefilling = len(view.prefilling) if view else 0
+        return {
+            "id": member.spec.id,
+            "role": member.spec.role,
+            "pid": member.process.pid,
+            "cores": member.spec.cores,
+            "state": member.state,
+            "running": prefilling + (len(view.decoding) if view else 0),
+            "waiting": len(self._core.queue) if member.spec.role != "decode" else 0,
+        }
+
+    def _cancel(self, number: int) -> None:
+        self._core.cancel(number, time.monotonic())
+        self._flush()
+
+    async def _receive(self) -> None:
+        while True:
+            address, message = await self._links.receive()
+            member = self._fleet.by_address(address)
+            if member is not None:
+                self._handle(member, message)
+                self._flush()
+
+    def _handle(self, member: Member, message: FromEngine) -> None:
+        now = time.monotonic()
+        match message:
+            case Hello():
+                assert self._load is not None
+                self._links.send(member.process.address, self._load)
+            case Ready():
+                self._fleet.set_ready(member)
+                self._core.add_engine(member.spec.id, member.spec.role, now)
+            case Step() if member.state == "ready":
+                self._core.on_step(member.spec.id, message, now)
+            case Released():
+                self._core.on_released(member.spec.id, message.requests, now)
+            case Failed():
+                member.problem = message.message
+            case _:
+                pass  # a last word of a process that has died since
+
+    def _on_loss(self, engine: str, problem: str) -> None:
+        now = time.monotonic()
+        self._core.lose_engine(engine, now)
+        if not self._fleet.serves():
+            self._core.fail_all(f"engine {engine} is lost: {problem}", now)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the core decided, and count what ended."""
+        outbox, self._core.outbox = self._core.outbox, []
+        for engine, message in outbox:
+            self._links.send(self._fleet.members[engine].process.address, message)
+        ended, self._core.ended = self._core.ended, []
+        for request in ended:
+            self.metrics.observe(request)
+        if ended and not self._core.requests:
+            self._core.ledger.check()

@@ -1,0 +1,81 @@
+"""A client's hold on its request: tokens as they come, the end, and the way to give up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from twinfer.errors import EngineError
+from twinfer.router.request import Request
+from twinfer.timeline import Timeline
+
+
+class Ticket:
+    """One running request, as its client sees it.
+
+    Iterating gives lists of new tokens, at least one each, the end token included; tokens that came
+    since the last look are given together. Lives in the router's event loop.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: list[int] = []
+        self._news = asyncio.Event()
+        self._request: Request | None = None
+        self._cancel: Callable[[], None] = lambda: None
+
+    def bind(self, request: Request, cancel: Callable[[], None]) -> None:
+        """Attach the request whose `on_tokens` and `on_end` are this ticket's; `cancel` gives it up."""
+        self._request = request
+        self._cancel = cancel
+
+    def on_token(self, token: int) -> None:
+        """The router has a new token."""
+        self._fresh.append(token)
+        self._news.set()
+
+    def on_end(self) -> None:
+        """The router has ended the request."""
+        self._news.set()
+
+    @property
+    def request(self) -> Request:
+        """The request behind the ticket."""
+        assert self._request is not None
+        return self._request
+
+    @property
+    def finish_reason(self) -> str | None:
+        """ "stop", "length", "cancelled" or "error"; None while the request runs."""
+        return self.request.finish_reason
+
+    @property
+    def timeline(self) -> Timeline:
+        """The request's timestamps so far."""
+        return self.request.timeline
+
+    @property
+    def usage(self) -> tuple[int, int]:
+        """Tokens of the prompt, and of the answer so far."""
+        return self.request.prompt_tokens, len(self.request.tokens) - self.request.prompt_tokens
+
+    def cancel(self) -> None:
+        """Give the request up. Idempotent; its pages are free within two steps."""
+        self._cancel()
+
+    async def __aiter__(self) -> AsyncIterator[list[int]]:
+        """Lists of new tokens until the request ends.
+
+        Raises:
+            EngineError: the request was lost; the message says why.
+        """
+        while True:
+            if self._fresh:
+                tokens, self._fresh = self._fresh, []
+                yield tokens
+                continue
+            if self.finish_reason is not None:
+                break
+            self._news.clear()
+            await self._news.wait()
+        if self.request.error is not None:
+            raise EngineError(self.request.error)

@@ -1,0 +1,165 @@
+"""A whole deployment on this host, from a `Config`: model, shared memory, engines, router.
+
+This is where the parts meet; `api` and `llm` both start here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, asynccontextmanager
+
+import msgspec
+import numpy as np
+
+from twinfer.cluster.cores import usable_cores
+from twinfer.cluster.host import Host
+from twinfer.cluster.memory import free_memory
+from twinfer.cluster.plan import EngineSpec, plan_engines
+from twinfer.config import DEFAULT_MODEL, DEFAULT_POOL_BYTES, Config
+from twinfer.kv.layout import PAGE_TOKENS, Layout
+from twinfer.kv.region import SharedRegion, map_region
+from twinfer.kv.sizing import PoolSize, size_pool
+from twinfer.messages import Load, Pool, Region, Weights
+from twinfer.model.checkpoint import Checkpoint
+from twinfer.model.description import Description
+from twinfer.model.load import load
+from twinfer.model.pack import Plan, pack, resolve_precision
+from twinfer.model.resolve import resolve
+from twinfer.model.template import ChatTemplate, load_template
+from twinfer.model.tokenizer import Tokenizer, load_tokenizer
+from twinfer.router.core import Core
+from twinfer.router.links import Links
+from twinfer.router.router import Router
+
+BACKLOG_STEPS = 2
+WHOLE_PROMPT_STEP = 2048
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """A running deployment. `precisions` are those of prefill and decode, `pool_*` the KV pool's size."""
+
+    config: Config
+    model_id: str
+    description: Description
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    router: Router
+    precisions: tuple[str, str]
+    kv_layout: Layout
+    pool_bytes: int
+    pool_tokens: int
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What was decided about a deployment before anything was started."""
+
+    engines: list[EngineSpec]
+    precisions: tuple[str, str]
+    plans: dict[str, Plan]
+    kv: Layout
+    pool: PoolSize
+
+
+@asynccontextmanager
+async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[Serving, None]:
+    """Start everything that `config` asks for, and end it all on leaving.
+
+    `notify` hears of what takes long, such as a download.
+
+    Raises:
+        ModelError: the model cannot be had or read.
+        ConfigError: an option cannot be honoured here.
+        EngineError: an engine failed to start.
+    """
+    path = resolve(config.model, notify)
+    checkpoint = load(path)
+    shape = decide(config, checkpoint, usable_cores())
+    with ExitStack() as stack:
+        regions = {name: _region(stack, f"twinfer-{name}", plan.nbytes) for name, plan in shape.plans.items()}
+        pool = _region(stack, "twinfer-kv", shape.pool.pages * shape.kv.page_bytes)
+        links = Links()
+        host = Host(links.endpoint, [*(region.fd for region in regions.values()), pool.fd])
+        router = Router(_core(config, shape), links, host, shape.pool.max_model_len)
+        try:
+            router.start(shape.engines)
+            for name, plan in shape.plans.items():
+                await asyncio.to_thread(_write, plan, regions[name])
+            _, tokenizer, template = await asyncio.gather(
+                router.load(_load_message(config, shape, regions, pool)),
+                asyncio.to_thread(load_tokenizer, checkpoint),
+                asyncio.to_thread(load_template, checkpoint),
+            )
+            yield Serving(
+                config=config,
+                model_id=config.model or DEFAULT_MODEL,
+                description=checkpoint.description,
+                tokenizer=tokenizer,
+                template=template,
+                router=router,
+                precisions=shape.precisions,
+                kv_layout=shape.kv,
+                pool_bytes=pool.nbytes,
+                pool_tokens=shape.pool.pages * PAGE_TOKENS,
+            )
+        finally:
+            await router.close()
+
+
+def decide(config: Config, checkpoint: Checkpoint, cores: list[int]) -> Shape:
+    """Engines, precisions and sizes, from what was asked for and what this machine has."""
+    prefill = resolve_precision(checkpoint, config.prefill_precision)
+    decode = resolve_precision(checkpoint, config.decode_precision)
+    plans = {precision: pack(checkpoint, precision) for precision in (prefill, decode)}
+    dtype = config.kv_dtype
+    if dtype == "auto":
+        dtype = "f32" if "f32" in (prefill, decode) else "bf16"
+    model = checkpoint.description
+    kv = Layout(model.layers, model.kv_heads, model.head_dim, dtype)
+    weights = sum(plan.nbytes for plan in plans.values())
+    size = size_pool(
+        kv,
+        requested=config.kv_pool_size,
+        default=DEFAULT_POOL_BYTES,
+        bound=max(0, int(free_memory() * config.gpu_memory_utilization) - weights),
+        context_length=model.context_length,
+        max_model_len=config.max_model_len,
+    )
+    return Shape(plan_engines(config, cores), (prefill, decode), plans, kv, size)
+
+
+def _core(config: Config, shape: Shape) -> Core:
+    return Core(
+        pages=shape.pool.pages,
+        page_tokens=PAGE_TOKENS,
+        slots=config.max_batch_size,
+        backlog=BACKLOG_STEPS * (config.prefill_chunk or WHOLE_PROMPT_STEP),
+    )
+
+
+def _load_message(config: Config, shape: Shape, regions: dict[str, SharedRegion], pool: SharedRegion) -> Load:
+    def weights(precision: str) -> Weights:
+        region = regions[precision]
+        return Weights(Region(region.fd, region.nbytes), shape.plans[precision].layout)
+
+    prefill, decode = shape.precisions
+    return Load(
+        prefill=weights(prefill),
+        decode=None if decode == prefill else weights(decode),
+        pool=Pool(Region(pool.fd, pool.nbytes), PAGE_TOKENS, shape.kv.dtype),
+        prefill_chunk=config.prefill_chunk,
+        max_batch_size=config.max_batch_size,
+    )
+
+
+def _region(stack: ExitStack, name: str, nbytes: int) -> SharedRegion:
+    region = SharedRegion(name, nbytes)
+    stack.callback(region.close)
+    return region
+
+
+def _write(plan: Plan, region: SharedRegion) -> None:
+    with map_region(region.fd, region.nbytes, writable=True) as mapped:
+        buffer = np.frombuffer(mapped, np.uint8)
+        plan.write(buffer)
+        del buffer

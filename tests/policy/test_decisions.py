@@ -1,0 +1,63 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinfer.policy.admission import Room, admits
+from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
+from twinfer.policy.preemption import choose_victim
+from twinfer.policy.restart import DELAYS, HEALTHY_AFTER, count_death, restart_delay
+from twinfer.policy.routing import Load, route_decode, route_prefill
+
+ITEMS = st.lists(st.builds(Item, st.integers(), st.integers(1, 3000), st.integers(0, 4000)), max_size=20)
+
+
+@given(ITEMS, ITEMS, st.integers(1, 600), st.integers(1, 8))
+def test_a_step_stays_within_its_budget_and_its_pages(prompts, decodes, chunk, most):
+    plan = plan_step(prompts, decodes, chunk=chunk, max_batch=most)
+    assert sum(count for _, count in plan.prompts) <= chunk
+    assert len(plan.decodes) <= most
+    room = {item.request: (item.pending, item.room) for item in reversed(prompts)}
+    assert all(count > 0 for _, count in plan.prompts)
+    if len(room) == len(prompts):
+        assert all(count <= min(room[request]) for request, count in plan.prompts)
+        runnable = [item for item in prompts if item.room > 0]
+        assert [request for request, _ in plan.prompts] == [
+            item.request for item in runnable[: len(plan.prompts)]
+        ]
+        assert bool(plan.prompts) == bool(runnable)
+
+
+@given(ITEMS, ITEMS)
+def test_without_chunks_prompts_stay_whole_and_go_alone(prompts, decodes):
+    plan = plan_step(prompts, decodes, chunk=0, max_batch=64)
+    whole = {(item.request, item.pending) for item in prompts if item.room >= item.pending}
+    assert set(plan.prompts) <= whole
+    assert not (plan.prompts and plan.decodes)
+    assert bool(plan.prompts) == bool(whole)
+    assert len(plan.prompts) <= 1 or sum(count for _, count in plan.prompts) <= WHOLE_PROMPTS_BUDGET
+
+
+def test_admission_keeps_a_page_for_every_running_request():
+    assert admits(5, Room(free_pages=5, running=0, slots=4))
+    assert not admits(5, Room(free_pages=6, running=2, slots=4))
+    assert admits(5, Room(free_pages=7, running=2, slots=4))
+    assert not admits(1, Room(free_pages=99, running=4, slots=4))
+
+
+def test_routing_takes_the_least_loaded():
+    loads = [Load("a", 600, 3), Load("b", 100, 9), Load("c", 100, 2)]
+    assert route_prefill(loads, 1024) == "b"
+    assert route_prefill(loads, 100) is None
+    assert route_decode(loads) == "c"
+    assert route_prefill([], 1024) is None
+    assert route_decode([]) is None
+
+
+def test_the_newest_gives_way():
+    assert choose_victim([(1.0, 7), (3.0, 2), (2.0, 9)]) == 2
+    assert choose_victim([]) is None
+
+
+def test_restarts_are_spaced_out_and_end():
+    assert [restart_delay(deaths) for deaths in range(1, len(DELAYS) + 2)] == [*DELAYS, None]
+    assert count_death(2, HEALTHY_AFTER) == 1
+    assert count_death(2, 1.0) == 3

@@ -1,0 +1,126 @@
+"""A cluster without processes or kernels: the real core, the real engines, and a model made of arithmetic.
+
+The simulated model keeps each token in the page its KV would be in, and its next token is a hash of
+all tokens it finds through the page table. So a wrong page table, a page with two owners, a chunk
+left out or a position off by one gives a different answer.
+"""
+
+import zlib
+from collections import deque
+
+import numpy as np
+
+from twinfer.engine.engine import Engine
+from twinfer.messages import Cancel, Sampling
+from twinfer.router.core import Core
+from twinfer.router.generation import Generation
+from twinfer.router.request import Request
+from twinfer.timeline import Timeline
+
+PAGE = 4
+VOCAB = 97
+
+
+def next_token(tokens, seed):
+    return zlib.crc32(np.array([seed, *tokens], np.int64).tobytes()) % VOCAB
+
+
+def expected(generation, max_length):
+    """The answer, computed without pages, chunks or batches."""
+    tokens = list(generation.prompt)
+    while len(tokens) < max_length:
+        tokens.append(next_token(tokens, generation.sampling.seed))
+        if tokens[-1] in generation.stop_tokens:
+            break
+    return tokens
+
+
+class HashModel:
+    """Stands in for the native decoder, over a pool of token ids."""
+
+    def __init__(self, pool):
+        self.pool = pool
+
+    def forward(self, tokens, rows, starts, tables, sample, temperature, top_k, top_p, min_p, seeds):
+        sampled, at = [], 0
+        for s, count in enumerate(rows):
+            for position in range(starts[s], starts[s] + count):
+                self.pool[tables[s][position // PAGE]][position % PAGE] = tokens[at]
+                at += 1
+            context = [
+                self.pool[tables[s][position // PAGE]][position % PAGE]
+                for position in range(starts[s] + count)
+            ]
+            sampled.append(next_token(context, int(seeds[s])) if sample[s] else -1)
+        return np.array(sampled, np.int32)
+
+
+class Cluster:
+    """Engines by name, messages in order, time that moves by one at every event."""
+
+    def __init__(self, roles, *, pages, slots=8, chunk=5, backlog=16):
+        self.pool = np.full((pages, PAGE), -1, np.int64)
+        self.core = Core(pages=pages, page_tokens=PAGE, slots=slots, backlog=backlog)
+        self.chunk = chunk
+        self.now = 0.0
+        self.engines, self.inbox, self.roles, self.ended = {}, {}, dict(roles), []
+        self.max_model_len = pages * PAGE
+        self.numbers = iter(range(1, 1 << 30))
+        for name in self.roles:
+            self.start(name)
+
+    def start(self, name):
+        model = HashModel(self.pool)
+        self.engines[name] = Engine(model, model, page_tokens=PAGE, chunk=self.chunk, max_batch=4)
+        self.inbox[name] = deque()
+        self.event(self.core.add_engine, name, self.roles[name])
+
+    def kill(self, name):
+        del self.engines[name], self.inbox[name]
+        self.event(self.core.lose_engine, name)
+
+    def event(self, act, *args):
+        self.now += 1
+        act(*args, self.now)
+        outbox, self.core.outbox = self.core.outbox, []
+        for engine, message in outbox:
+            self.inbox[engine].append(message)
+        self.ended += self.core.ended
+        self.core.ended = []
+        self.core.ledger.check()
+
+    def submit(self, prompt, max_tokens, seed=0, stop_tokens=()):
+        generation = Generation(prompt, Sampling(seed=seed), max_tokens, stop_tokens)
+        request = Request(
+            id=next(self.numbers),
+            generation=generation,
+            max_length=min(len(prompt) + max_tokens, self.max_model_len),
+            timeline=Timeline(),
+            on_tokens=lambda token: None,
+            on_end=lambda: None,
+            tokens=list(prompt),
+        )
+        self.event(self.core.submit, request)
+        return request
+
+    def turn(self, name, messages=1 << 30):
+        """Let an engine hear some of its messages and compute a step; False if it did nothing."""
+        engine, inbox, acted = self.engines[name], self.inbox[name], False
+        for _ in range(min(messages, len(inbox))):
+            message, acted = inbox.popleft(), True
+            answer = engine.take(message)
+            assert (answer is not None) == isinstance(message, Cancel)
+            if answer is not None:
+                self.event(self.core.on_released, name, answer.requests)
+        step = engine.step()
+        if step is not None:
+            self.event(self.core.on_step, name, step)
+        return acted or step is not None
+
+    def finish(self, turns=20000):
+        """Run until nothing moves; everything must have ended by then."""
+        for _ in range(turns):
+            if not any(self.turn(name) for name in list(self.engines)):
+                break
+        assert not self.core.requests, "a request never ended"
+        assert self.core.ledger.free == self.core.ledger.total, "a page is still leased"

@@ -1,0 +1,63 @@
+"""The same requests give the same tokens, bit for bit, whatever happens to them."""
+
+import random
+
+import pytest
+
+from twinfer import LLM, SamplingParams
+
+LENGTHS = (1, 2, 15, 16, 17, 31, 40, 64, 100, 129, 200, 333)
+
+
+def requests():
+    """Prompts of awkward lengths, every other one sampled."""
+    source = random.Random(7)
+    prompts = [[source.randrange(300, 40000) for _ in range(length)] for length in LENGTHS]
+    params = [
+        SamplingParams(
+            max_tokens=12 + 3 * number,
+            ignore_eos=True,
+            temperature=(0.0, 0.9)[number % 2],
+            top_p=(1.0, 0.95)[number % 4 // 2],
+            top_k=(0, 40)[number % 3 // 2],
+            seed=number,
+        )
+        for number in range(len(prompts))
+    ]
+    return prompts, params
+
+
+def tokens(outputs):
+    return [output.outputs[0].token_ids for output in outputs]
+
+
+@pytest.fixture(scope="module")
+def alone(model_path):
+    """Every request by itself, on two engines."""
+    prompts, params = requests()
+    with LLM(kv_pool_size="128MiB") as llm:
+        pairs = zip(prompts, params, strict=True)
+        return [tokens(llm.generate([prompt], own, use_tqdm=False))[0] for prompt, own in pairs]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"disaggregate_prefill": False},
+        {"disaggregate_prefill": False, "prefill_chunk": 0},
+        {"prefill_chunk": 7},
+        {"prefill_chunk": 0},
+        {"prefill_engines": 2, "decode_engines": 2, "prefill_chunk": 50},
+        {"kv_pool_size": "14MiB", "max_model_len": 420},
+        {"max_batch_size": 3},
+    ],
+    ids=lambda options: ",".join(f"{name}={value}" for name, value in options.items()) or "together",
+)
+def test_tokens_do_not_depend_on(alone, options):
+    prompts, params = requests()
+    order = list(range(len(prompts)))
+    random.Random(str(options)).shuffle(order)
+    with LLM(**{"kv_pool_size": "128MiB", **options}) as llm:
+        outputs = llm.generate([prompts[i] for i in order], [params[i] for i in order], use_tqdm=False)
+    assert tokens(outputs) == [alone[i] for i in order]
