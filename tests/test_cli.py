@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import twinfer
 
 COMMAND = [sys.executable, "-m", "twinfer.cli"]
-SMALL = ["--kv-pool-size", "64MiB"]
+SMALL = ["--kv-pool-size", "64MiB", "--max-tokens", "100"]
 QUESTION = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
 
@@ -93,7 +94,7 @@ def test_generate(model_path: Path) -> None:
 
 
 def test_generate_reads_stdin_and_stops(model_path: Path) -> None:
-    arguments = ["--temperature", "0", "--max-tokens", "12", "--stop", " is Paris", "--colocate", *SMALL]
+    arguments = ["--temperature", "0", "--stop", " is Paris", "--colocate", *SMALL]
     chat = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
     assert twin("generate", "-", *arguments, text=chat).stdout == "The capital of France\n"
 
@@ -110,7 +111,7 @@ def test_chat_through_a_pipe(model_path: Path) -> None:
 
 
 def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(model_path: Path) -> None:
-    command = [*COMMAND, "chat", "--temperature", "0", *SMALL]
+    command = [*COMMAND, "chat", "--temperature", "0", *SMALL, "--max-tokens", "5000"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -146,14 +147,18 @@ def in_terminal(command: list[str], inputs: list[str]) -> tuple[int, str]:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(command[0], command, {**os.environ, "TERM": "xterm"})
-    shown = ""
+    shown = b""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
         try:
-            shown += os.read(terminal, 1 << 16).decode(errors="replace")
+            shown += os.read(terminal, 1 << 16)
         except OSError:
             break
-        if inputs and shown.endswith("› "):
+        if inputs and shown.endswith("› ".encode()):
             os.write(terminal, inputs.pop(0).encode())
+    else:
+        os.kill(pid, signal.SIGKILL)
     os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode(errors="replace")

@@ -51,6 +51,7 @@ def alone(model_path):
         {"prefill_engines": 2, "decode_engines": 2, "prefill_chunk": 50},
         {"kv_pool_size": "14MiB", "max_model_len": 420},
         {"max_batch_size": 3},
+        {"prefix_cache": False},
     ],
     ids=lambda options: ",".join(f"{name}={value}" for name, value in options.items()) or "together",
 )
@@ -59,5 +60,20 @@ def test_tokens_do_not_depend_on(alone, options):
     order = list(range(len(prompts)))
     random.Random(str(options)).shuffle(order)
     with LLM(**{"kv_pool_size": "128MiB", **options}) as llm:
-        outputs = llm.generate([prompts[i] for i in order], [params[i] for i in order], use_tqdm=False)
+        own = [prompts[i] for i in order], [params[i] for i in order]
+        outputs = llm.generate(*own, use_tqdm=False)
+        again = llm.generate(*own, use_tqdm=False)
     assert tokens(outputs) == [alone[i] for i in order]
+    assert tokens(again) == tokens(outputs)
+
+
+def test_nor_on_where_the_prefix_came_from(alone):
+    """A prompt, an answer, and half of each, found in the cache and computed anew."""
+    prompts, params = requests()
+    greedy = SamplingParams(max_tokens=10, temperature=0, ignore_eos=True)
+    with LLM(kv_pool_size="128MiB") as cached, LLM(kv_pool_size="128MiB", prefix_cache=False) as fresh:
+        cached.generate(prompts, params, use_tqdm=False)
+        turns = [prompt + answer[:-3] + [7] for prompt, answer in zip(prompts, alone, strict=True)]
+        hits = cached.generate(turns, greedy, use_tqdm=False)
+        assert sum(output.usage.cached_tokens for output in hits) > 0.7 * sum(map(len, turns))
+        assert tokens(hits) == tokens(fresh.generate(turns, greedy, use_tqdm=False))

@@ -29,6 +29,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_memory_utilization  share of the free memory that the pool may take
     max_model_len           prompt and answer tokens of one request, or None for what model and pool allow
     max_batch_size          requests in one decode step at most
+    prefix_cache            keep KV of ended requests for others that begin alike
     seed                    of requests that bring none, or None for a fresh one each
     """
 
@@ -44,6 +45,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_memory_utilization: float = 0.9
     max_model_len: int | None = None
     max_batch_size: int = 64
+    prefix_cache: bool = True
     tensor_parallel_size: int = 1
     seed: int | None = None
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
+import uvloop
 from tqdm import tqdm
 
 from twinfer import serving
@@ -188,7 +189,7 @@ class LLM:
                 break
         text.append(stream.finish())
         reason = "stop" if stream.stopped else ticket.finish_reason or "stop"
-        usage = Usage(len(ticket.request.generation.prompt), len(tokens))
+        usage = Usage(len(ticket.request.generation.prompt), len(tokens), ticket.cached_tokens)
         return CompletionOutput(index, "".join(text), tokens, reason, usage, Metrics.of(ticket.timeline))
 
 
@@ -196,7 +197,7 @@ class Background:
     """An event loop in a thread of its own, with the contexts entered there."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._stack = AsyncExitStack()
         self._thread = threading.Thread(target=self._loop.run_forever, name="twinfer", daemon=True)
         self._thread.start()

@@ -97,10 +97,14 @@ class Prefill(msgspec.Struct, tag="prefill", array_like=True):
 
 
 class Decode(msgspec.Struct, tag="decode", array_like=True):
-    """Go on after `token`, the last one sampled; the KV of the `computed` tokens before it is in `pages`."""
+    """Go on after `tokens`, of which the last was sampled last, at positions from `computed` on.
+
+    The KV of the tokens before them is in `pages`. There is one token, but for a request whose KV was
+    given up and whose phases differ in precision: then all tokens of its answer are computed again.
+    """
 
     request: int
-    token: int
+    tokens: list[int]
     computed: int
     pages: list[int]
     task: Task

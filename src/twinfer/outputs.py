@@ -8,10 +8,14 @@ from twinfer.timeline import Timeline
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens that a request took. The end token counts as part of the answer."""
+    """Tokens that a request took. The end token counts as part of the answer.
+
+    `cached_tokens` are those of the prompt that were not computed, since their KV was there already.
+    """
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -69,4 +73,4 @@ class RequestOutput(msgspec.Struct, frozen=True):
     def usage(self) -> Usage:
         """The prompt's tokens once, and those of all answers."""
         answers = sum(output.usage.completion_tokens for output in self.outputs)
-        return Usage(len(self.prompt_token_ids), answers)
+        return Usage(len(self.prompt_token_ids), answers, self.outputs[0].usage.cached_tokens)

@@ -28,7 +28,7 @@ from twinfer.model.pack import Plan, pack, resolve_precision
 from twinfer.model.resolve import resolve
 from twinfer.model.template import ChatTemplate, load_template
 from twinfer.model.tokenizer import Tokenizer, load_tokenizer
-from twinfer.router.core import Core
+from twinfer.router.core import Cache, Core
 from twinfer.router.links import Links
 from twinfer.router.router import Router
 
@@ -129,11 +129,15 @@ def decide(config: Config, checkpoint: Checkpoint, cores: list[int]) -> Shape:
 
 
 def _core(config: Config, shape: Shape) -> Core:
+    prefill, decode = shape.precisions
+    # One deployment serves one model; the name matters once pages outlive it or cross between hosts.
+    root = "\0".join([str(config.model), prefill, decode, shape.kv.dtype])
     return Core(
         pages=shape.pool.pages,
         page_tokens=PAGE_TOKENS,
         slots=config.max_batch_size,
         backlog=BACKLOG_STEPS * (config.prefill_chunk or WHOLE_PROMPT_STEP),
+        cache=Cache(root if config.prefix_cache else None, same_precision=prefill == decode),
     )
 
 

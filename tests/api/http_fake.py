@@ -51,6 +51,7 @@ class FakeTicket:
         self.generation = generation
         self.steps = steps
         self.finish_reason: str | None = None
+        self.cached_tokens = 0
         self.cancelled = asyncio.Event()
         self.given = 0
 

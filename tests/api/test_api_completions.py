@@ -35,7 +35,12 @@ def test_whole(http: httpx.Client) -> None:
     assert str(body["id"]).startswith("cmpl-")
     assert body["choices"] == [{"index": 0, "text": ANSWER, "finish_reason": "stop", "logprobs": None}]
     count = len(ANSWER.encode()) + 1
-    assert body["usage"] == {"prompt_tokens": 4, "completion_tokens": count, "total_tokens": 4 + count}
+    assert body["usage"] == {
+        "prompt_tokens": 4,
+        "completion_tokens": count,
+        "total_tokens": 4 + count,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
 
 
 def test_stream_framing(http: httpx.Client) -> None:
@@ -65,7 +70,12 @@ def test_usage_in_a_stream_comes_last_and_alone(http: httpx.Client) -> None:
     assert all(json.loads(chunk)["usage"] is None for chunk in chunks)
     last = json.loads(usage)
     assert last["choices"] == []
-    assert last["usage"] == {"prompt_tokens": 4, "completion_tokens": 16, "total_tokens": 20}
+    assert last["usage"] == {
+        "prompt_tokens": 4,
+        "completion_tokens": 16,
+        "total_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
 
 
 def test_default_length_is_16(client: openai.OpenAI) -> None:

@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 
 from twinfer.policy.pages import PageLedger, pages_for
 
-ACTS = st.lists(st.tuples(st.sampled_from(["grant", "release"]), st.integers(1, 6), st.integers(0, 9)))
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["grant", "release", "publish", "share"]), st.integers(1, 6), st.integers(0, 9))
+)
 
 
 @given(st.integers(0, 40), ACTS)
@@ -17,20 +19,28 @@ def test_every_page_is_free_or_in_one_lease(total, acts):
             pages = ledger.grant(request, count)
             assert len(pages) == (count if 0 < count <= free else 0)
             held.setdefault(request, []).extend(pages)
-        else:
+        elif act == "publish":
+            ledger.publish(request, [bytes([request, page]) for page in range(count)])
+        elif act == "share" and not held.get(count):
+            found = ledger.find([bytes([request, page]) for page in range(9)])
+            free, cost = ledger.free, ledger.cost(found)
+            ledger.share(count, found)
+            assert free - ledger.free == cost
+            held.setdefault(count, []).extend(found)
+        elif act == "release":
             ledger.release(request)
             held.pop(request, None)
         ledger.check()
         assert ledger.lease(request) == held.get(request, [])
         assert ledger.held(request) == len(held.get(request, []))
-    assert ledger.free == total - sum(map(len, held.values()))
+    assert ledger.free == total - len({page for lease in held.values() for page in lease})
 
 
 def test_check_finds_a_page_in_two_places():
     ledger = PageLedger(4)
     pages = ledger.grant(1, 2)
     ledger._leases[2] = [pages[0]]
-    with pytest.raises(AssertionError, match="4 pages, but 5"):
+    with pytest.raises(AssertionError, match="other holders"):
         ledger.check()
 
 

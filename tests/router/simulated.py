@@ -12,12 +12,13 @@ import numpy as np
 
 from twinfer.engine.engine import Engine
 from twinfer.messages import Cancel, Sampling
-from twinfer.router.core import Core
+from twinfer.router.core import Cache, Core
 from twinfer.router.generation import Generation
 from twinfer.router.request import Request
 from twinfer.timeline import Timeline
 
 PAGE = 4
+CACHE = Cache(root="model")
 VOCAB = 97
 
 
@@ -25,27 +26,33 @@ def next_token(tokens, seed):
     return zlib.crc32(np.array([seed, *tokens], np.int64).tobytes()) % VOCAB
 
 
-def expected(generation, max_length):
+def expected(generation, max_length, precisions=(0, 0)):
     """The answer, computed without pages, chunks or batches."""
     tokens = list(generation.prompt)
+    kv = [token + precisions[0] * VOCAB for token in tokens]
     while len(tokens) < max_length:
-        tokens.append(next_token(tokens, generation.sampling.seed))
+        tokens.append(next_token(kv, generation.sampling.seed))
+        kv.append(tokens[-1] + precisions[1] * VOCAB)
         if tokens[-1] in generation.stop_tokens:
             break
     return tokens
 
 
 class HashModel:
-    """Stands in for the native decoder, over a pool of token ids."""
+    """Stands in for the native decoder, over a pool of token ids.
 
-    def __init__(self, pool):
+    `precision` is added to all that is written, as if the KV of another precision were other KV.
+    """
+
+    def __init__(self, pool, precision):
         self.pool = pool
+        self.precision = precision
 
     def forward(self, tokens, rows, starts, tables, sample, temperature, top_k, top_p, min_p, seeds):
         sampled, at = [], 0
         for s, count in enumerate(rows):
             for position in range(starts[s], starts[s] + count):
-                self.pool[tables[s][position // PAGE]][position % PAGE] = tokens[at]
+                self.pool[tables[s][position // PAGE]][position % PAGE] = tokens[at] + self.precision * VOCAB
                 at += 1
             context = [
                 self.pool[tables[s][position // PAGE]][position % PAGE]
@@ -58,9 +65,10 @@ class HashModel:
 class Cluster:
     """Engines by name, messages in order, time that moves by one at every event."""
 
-    def __init__(self, roles, *, pages, slots=8, chunk=5, backlog=16):
+    def __init__(self, roles, *, pages, slots=8, chunk=5, backlog=16, cache=CACHE, precisions=(0, 0)):
         self.pool = np.full((pages, PAGE), -1, np.int64)
-        self.core = Core(pages=pages, page_tokens=PAGE, slots=slots, backlog=backlog)
+        self.core = Core(pages=pages, page_tokens=PAGE, slots=slots, backlog=backlog, cache=cache)
+        self.models = [HashModel(self.pool, precision) for precision in precisions]
         self.chunk = chunk
         self.now = 0.0
         self.engines, self.inbox, self.roles, self.ended = {}, {}, dict(roles), []
@@ -70,8 +78,10 @@ class Cluster:
             self.start(name)
 
     def start(self, name):
-        model = HashModel(self.pool)
-        self.engines[name] = Engine(model, model, page_tokens=PAGE, chunk=self.chunk, max_batch=4)
+        prefill, decode = (
+            self.models if self.models[0].precision != self.models[1].precision else [self.models[0]] * 2
+        )
+        self.engines[name] = Engine(prefill, decode, page_tokens=PAGE, chunk=self.chunk, max_batch=4)
         self.inbox[name] = deque()
         self.event(self.core.add_engine, name, self.roles[name])
 
@@ -89,8 +99,8 @@ class Cluster:
         self.core.ended = []
         self.core.ledger.check()
 
-    def submit(self, prompt, max_tokens, seed=0, stop_tokens=()):
-        generation = Generation(prompt, Sampling(seed=seed), max_tokens, stop_tokens)
+    def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt=""):
+        generation = Generation(prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt)
         request = Request(
             id=next(self.numbers),
             generation=generation,

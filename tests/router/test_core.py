@@ -3,7 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .simulated import VOCAB, Cluster, expected
+from twinfer.policy.prefix import chain_root, extend_chain
+from twinfer.router.core import Cache
+
+from .simulated import PAGE, VOCAB, Cluster, expected
 
 SPLIT = {"prefill-0": "prefill", "decode-0": "decode"}
 WIDE = {"prefill-0": "prefill", "prefill-1": "prefill", "decode-0": "decode", "decode-1": "decode"}
@@ -13,19 +16,103 @@ REQUESTS = st.lists(st.tuples(PROMPTS, st.integers(1, 25), st.integers(0, 3)), m
 ROLES = st.sampled_from([SPLIT, WIDE, MIXED])
 
 
-def check(request):
+CACHES = st.sampled_from([Cache(), Cache(root="model")])
+
+
+def check(request, precisions=(0, 0)):
     assert request.finish_reason in ("stop", "length")
-    assert request.tokens == expected(request.generation, request.max_length)
+    assert request.tokens == expected(request.generation, request.max_length, precisions)
 
 
-@given(ROLES, REQUESTS, st.integers(15, 60), st.integers(0, 9))
-def test_answers_do_not_depend_on_engines_chunks_or_the_pool(roles, asked, pages, chunk):
+@given(ROLES, REQUESTS, st.integers(15, 60), st.integers(0, 9), CACHES)
+def test_answers_do_not_depend_on_engines_chunks_cache_or_the_pool(roles, asked, pages, chunk, cache):
     """Pools are small enough here that requests are preempted and computed again."""
-    cluster = Cluster(roles, pages=pages, chunk=chunk)
+    cluster = Cluster(roles, pages=pages, chunk=chunk, cache=cache)
     requests = [cluster.submit(prompt, most, seed, (5, 6)) for prompt, most, seed in asked]
     cluster.finish()
     for request in requests:
         check(request)
+
+
+@given(ROLES, REQUESTS, st.integers(15, 60), st.integers(0, 9))
+def test_nor_where_the_phases_differ_in_precision(roles, asked, pages, chunk):
+    """KV of a prompt is prefill's, KV of an answer decode's, also after preemption and from the cache."""
+    cache = Cache(root="model", same_precision=False)
+    cluster = Cluster(roles, pages=pages, chunk=chunk, cache=cache, precisions=(1, 2))
+    first = [cluster.submit(prompt, most, seed) for prompt, most, seed in asked]
+    cluster.finish()
+    again = [cluster.submit(request.tokens, 9) for request in first if len(request.tokens) < pages * PAGE]
+    cluster.finish()
+    for request in first + again:
+        check(request, (1, 2))
+
+
+def test_a_prefix_is_computed_once():
+    cluster = Cluster(SPLIT, pages=30)
+    first = cluster.submit(list(range(18)), 7)
+    cluster.finish()
+    turn = cluster.submit([*first.tokens, 1, 2, 3], 5)
+    cluster.finish()
+    # All but the last token of the first turn has KV, in whole pages.
+    assert turn.cached == (len(first.tokens) - 1) // PAGE * PAGE
+    assert first.cached == 0
+    check(turn)
+    same = cluster.submit(list(range(18)), 7)
+    cluster.finish()
+    assert same.cached == 16
+    check(same)
+
+
+def test_a_cached_prompt_leaves_prefill_a_token():
+    cluster = Cluster(SPLIT, pages=30)
+    for expected_hits in (0, 4):
+        request = cluster.submit([7] * 8, 1)
+        cluster.finish()
+        assert request.cached == expected_hits
+        check(request)
+
+
+def test_requests_share_pages_while_they_run():
+    cluster = Cluster(SPLIT, pages=40)
+    first = cluster.submit([3] * 40, 8)
+    while not first.timeline.first_token:
+        cluster.turn("prefill-0")
+    free = cluster.core.ledger.free
+    second = cluster.submit([3] * 41, 8)
+    assert second.cached == 40
+    assert free - cluster.core.ledger.free == 2
+    cluster.finish()
+    check(first)
+    check(second)
+
+
+def test_salts_separate_tenants_and_the_cache_can_be_off():
+    cluster = Cluster(SPLIT, pages=40)
+    hits = []
+    for salt in ("a", "b", "a"):
+        hits.append(cluster.submit([5] * 12, 2, salt=salt))
+        cluster.finish()
+    assert [request.cached for request in hits] == [0, 0, 8]
+    cluster = Cluster(SPLIT, pages=40, cache=Cache())
+    for _ in range(2):
+        request = cluster.submit([5] * 12, 2)
+        cluster.finish()
+        assert request.cached == 0
+
+
+def test_what_was_used_last_is_evicted_last_and_the_end_before_the_beginning():
+    cluster = Cluster(SPLIT, pages=9)
+    for token in (1, 2):
+        cluster.submit([token] * 12, 1)
+        cluster.finish()
+    cluster.submit([3] * 13, 4)
+    cluster.finish()
+    left = []
+    for token in (1, 2):
+        keys = []
+        extend_chain(keys, chain_root("model", ""), [token] * 12, PAGE)
+        left.append(len(cluster.core.ledger.find(keys)))
+    assert left == [1, 3]
 
 
 @given(ROLES, REQUESTS, st.data())

@@ -25,7 +25,7 @@ async def completions(request: Request) -> Response:
         raise RequestError("best_of is not supported, other than equal to n", param="best_of")
     written = prompts.split(asked.prompt)
     tokens = [await prompts.encode(service.tokenizer, prompt) for prompt in written]
-    generations = settings.generations(service, params, tokens, "prompt")
+    generations = settings.generations(service, asked, params, tokens, "prompt")
     heads = [_head(service, prompt, bool(asked.echo)) for prompt in written for _ in range(params.n)]
     return Reply(
         service,
@@ -44,7 +44,7 @@ async def chat_completions(request: Request) -> Response:
     limits = [limit for limit in (asked.max_completion_tokens, asked.max_tokens) if limit is not None]
     params = settings.check(service, asked, min(limits) if limits else None)
     tokens = await prompts.tokenize(service.tokenizer, prompts.render(service, asked.messages), special=True)
-    generations = settings.generations(service, params, [tokens], "messages")
+    generations = settings.generations(service, asked, params, [tokens], "messages")
     return Reply(service, params, generations, ChatShape(), asked, prompt_tokens=len(tokens))
 
 

@@ -20,7 +20,7 @@ from twinfer.api import failures
 from twinfer.api.answers import Answer, Piece, pieces
 from twinfer.api.requests import Settings
 from twinfer.api.service import Service, Ticket
-from twinfer.api.shapes import Envelope, Shape, Usage
+from twinfer.api.shapes import Envelope, PromptTokens, Shape, Usage
 from twinfer.errors import OverloadedError
 from twinfer.router.generation import Generation
 from twinfer.sampling import SamplingParams
@@ -60,26 +60,28 @@ class Reply(Response):
         self.prompt_tokens = prompt_tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        live: set[Ticket] = scope["app"].state.live
         async with (
-            submitted(
-                self.service, self.params, self.generations, receive, scope["app"].state.live
-            ) as answers,
+            submitted(self.service, self.params, self.generations, receive, live) as answers,
             aclosing(pieces(self.service.tokenizer, answers)) as coming,
         ):
             if self.stream:
-                await self._send_stream(coming, send)
+                await self._send_stream(coming, answers, send)
             else:
-                body = await self._whole(coming)
+                body = await self._whole(coming, answers)
                 await Response(body, media_type="application/json")(scope, receive, send)
 
     def _envelope(self, kind: str) -> Envelope:
         identity = f"{self.shape.prefix}-{uuid.uuid4().hex}"
         return Envelope(identity, kind, int(time.time()), self.service.model_id, [])
 
-    def _usage(self, completion_tokens: int) -> Usage:
-        return Usage(self.prompt_tokens, completion_tokens, self.prompt_tokens + completion_tokens)
+    def _usage(self, completion_tokens: int, answers: Sequence[Answer]) -> Usage:
+        """Every prompt counts once, as its first answer found it."""
+        cached = sum(answer.ticket.cached_tokens for answer in answers[:: self.params.n])
+        total = self.prompt_tokens + completion_tokens
+        return Usage(self.prompt_tokens, completion_tokens, total, PromptTokens(cached))
 
-    async def _whole(self, coming: AsyncIterator[Piece]) -> bytes:
+    async def _whole(self, coming: AsyncIterator[Piece], answers: Sequence[Answer]) -> bytes:
         texts: list[list[str]] = [[] for _ in self.generations]
         finishes = [""] * len(texts)
         tokens = 0
@@ -91,12 +93,12 @@ class Reply(Response):
         envelope.choices = [
             self.shape.whole(index, "".join(text), finishes[index]) for index, text in enumerate(texts)
         ]
-        envelope.usage = self._usage(tokens)
+        envelope.usage = self._usage(tokens, answers)
         return ENCODER.encode(envelope)
 
-    async def _send_stream(self, coming: AsyncIterator[Piece], send: Send) -> None:
+    async def _send_stream(self, coming: AsyncIterator[Piece], answers: Sequence[Answer], send: Send) -> None:
         started = False
-        async with aclosing(self._events(coming)) as events:
+        async with aclosing(self._events(coming, answers)) as events:
             try:
                 async for event in events:
                     if not started:
@@ -111,7 +113,7 @@ class Reply(Response):
                 last = _event(failures.encode(failures.describe(error)[1]))
         await send({"type": "http.response.body", "body": last})
 
-    async def _events(self, coming: AsyncIterator[Piece]) -> AsyncGenerator[bytes]:
+    async def _events(self, coming: AsyncIterator[Piece], answers: Sequence[Answer]) -> AsyncGenerator[bytes]:
         """Events as bytes, at least one for each piece that has something to show."""
         envelope = self._envelope(self.shape.chunk_object)
         if self.stream_usage:
@@ -129,7 +131,7 @@ class Reply(Response):
             if choices:
                 yield b"".join(_chunk(envelope, [choice]) for choice in choices)
         if self.stream_usage:
-            envelope.usage = self._usage(tokens)
+            envelope.usage = self._usage(tokens, answers)
             yield _chunk(envelope, [])
 
 

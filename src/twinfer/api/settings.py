@@ -36,7 +36,7 @@ def check(service: Service, body: Settings, max_tokens: int | None) -> SamplingP
 
 
 def generations(
-    service: Service, params: SamplingParams, prompts: Sequence[list[int]], param: str
+    service: Service, body: Settings, params: SamplingParams, prompts: Sequence[list[int]], param: str
 ) -> list[Generation]:
     """`params.n` generations of every prompt; `param` is the field that the prompts came in.
 
@@ -55,6 +55,7 @@ def generations(
             default_seed=service.config.seed,
             max_model_len=service.router.max_model_len,
             param=param,
+            cache_salt=body.cache_salt or "",
         )
     ]
 

@@ -8,10 +8,15 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 
+class PromptTokens(msgspec.Struct):
+    cached_tokens: int
+
+
 class Usage(msgspec.Struct):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokens
 
 
 class Envelope(msgspec.Struct):

@@ -29,9 +29,9 @@ def info(model: str | None) -> None:
     Raises:
         ModelError: the model cannot be had or read.
     """
+    checkpoint = load(resolve(model, notice))
     console = Console(highlight=False)
     _show(console, "Machine", machine_facts())
-    checkpoint = load(resolve(model, notice))
     _show(console, "Model", model_facts(checkpoint))
     _show(console, "KV cache", kv_facts(checkpoint))
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from twinfer.api import settings
 from twinfer.api.answers import Answer, pieces
 from twinfer.api.service import Service, Ticket
+from twinfer.router.generation import generations
 from twinfer.sampling import SamplingParams
 
 
@@ -28,7 +28,13 @@ def start(service: Service, prompt: list[int], params: SamplingParams) -> Runnin
     Raises:
         RequestError: the prompt is too long.
     """
-    (generation,) = settings.generations(service, params, [prompt], "prompt")
+    (generation,) = generations(
+        prompt,
+        params,
+        eos=service.tokenizer.eos,
+        default_seed=service.config.seed,
+        max_model_len=service.router.max_model_len,
+    )
     return Running(service.router.submit(generation), params.stops, generation.stop_tokens)
 
 

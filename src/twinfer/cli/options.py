@@ -42,6 +42,14 @@ KvPoolSize = Annotated[
 GpuMemoryUtilization = Annotated[
     float, typer.Option(help="Share of the free memory the pool may take.", rich_help_panel=MEMORY)
 ]
+PrefixCache = Annotated[
+    bool,
+    typer.Option(
+        "--prefix-cache/--no-prefix-cache",
+        help="Keep KV of ended requests for others that begin alike.",
+        rich_help_panel=MEMORY,
+    ),
+]
 MaxModelLen = Annotated[
     int | None,
     typer.Option(

@@ -55,7 +55,7 @@ class Engine:
         """Compute a step and move its requests on; None where there is nothing to compute."""
         plan = self._plan()
         prompts = [(self._prompts[request], count) for request, count in plan.prompts]
-        decodes = [(self._decodes[request], 1) for request in plan.decodes]
+        decodes = [(self._decodes[request], count) for request, count in plan.decodes]
         if not prompts and not decodes:
             return None
         began = time.monotonic()

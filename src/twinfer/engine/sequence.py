@@ -19,8 +19,7 @@ class Sequence:
         self.request = start.request
         self.task: Task = start.task
         self.computed = start.computed
-        tokens = start.tokens if isinstance(start, Prefill) else [start.token]
-        self.tokens: NDArray[np.int32] = np.array(tokens, np.int32)
+        self.tokens: NDArray[np.int32] = np.array(start.tokens, np.int32)
         self.page_tokens = page_tokens
         self.pages: NDArray[np.int32] = np.zeros(-(-start.task.max_length // page_tokens), np.int32)
         self.held = 0

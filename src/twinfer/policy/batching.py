@@ -18,10 +18,10 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One step: `(request, tokens)` for prompts' next chunks, and the requests that decode one token."""
+    """One step: `(request, tokens)` of each phase; in decode one token each, as a rule."""
 
     prompts: list[tuple[int, int]]
-    decodes: list[int]
+    decodes: list[tuple[int, int]]
 
 
 def plan_step(prompts: Iterable[Item], decodes: Iterable[Item], *, chunk: int, max_batch: int) -> Plan:
@@ -35,7 +35,7 @@ def plan_step(prompts: Iterable[Item], decodes: Iterable[Item], *, chunk: int, m
         whole = _pack_whole(prompts)
         if whole:
             return Plan(whole, [])
-    ready = [item.request for item in decodes if item.room >= item.pending]
+    ready = [(item.request, item.pending) for item in decodes if item.room >= item.pending]
     return Plan(_pack_chunks(prompts, chunk) if chunk else [], ready[:max_batch])
 
 

@@ -1,23 +1,40 @@
-"""Who holds which page of the pool: plain integers, no memory.
+"""Who holds which page of the pool, and what is in those that nobody holds: plain integers, no memory.
 
-Every page is either free or in exactly one request's lease; `check` verifies just that.
+A page is free, or in the leases of one or more requests, or cached: in no lease, but full of KV that is
+known by its key, so that a later request may take it up again. `check` verifies just that.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 
 class PageLedger:
-    """The accounting of `total` pages, numbered from 0. A lease is a request's page table, in order."""
+    """The accounting of `total` pages, numbered from 0. A lease is a request's page table, in order.
+
+    A page that several leases share is full, and is never written again.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
+        self.evictions = 0
         self._free = list(range(total - 1, -1, -1))
         self._leases: dict[int, list[int]] = {}
+        self._holders: dict[int, int] = {}  # page -> leases it is in
+        self._pages: dict[bytes, int] = {}  # key -> page
+        self._keys: dict[int, bytes] = {}  # page -> key
+        self._cached: dict[int, None] = {}  # in no lease, the first to be evicted first
 
     @property
     def free(self) -> int:
-        """Pages in no lease."""
-        return len(self._free)
+        """Pages that can be granted: free ones, and cached ones, whose content is given up."""
+        return len(self._free) + len(self._cached)
+
+    @property
+    def cached(self) -> int:
+        """Pages in no lease whose content is known."""
+        return len(self._cached)
 
     @property
     def leases(self) -> int:
@@ -32,29 +49,85 @@ class PageLedger:
         """How many pages the request holds."""
         return len(self._leases.get(request, ()))
 
+    def find(self, keys: Sequence[bytes]) -> list[int]:
+        """The pages of the longest run of `keys`, from the first on, whose content is there."""
+        found: list[int] = []
+        for key in keys:
+            page = self._pages.get(key)
+            if page is None:
+                break
+            found.append(page)
+        return found
+
+    def cost(self, pages: Sequence[int]) -> int:
+        """By how much `share` of these pages lowers `free`: those that no lease holds yet."""
+        return sum(page in self._cached for page in pages)
+
+    def share(self, request: int, pages: Sequence[int]) -> None:
+        """Add pages from `find` to the request's lease."""
+        for page in pages:
+            self._cached.pop(page, None)
+            self._holders[page] = self._holders.get(page, 0) + 1
+        self._leases.setdefault(request, []).extend(pages)
+
     def grant(self, request: int, count: int) -> list[int]:
-        """Add `count` pages to the request's lease and return them; none at all when too few are free."""
-        if count <= 0 or count > len(self._free):
+        """Add `count` fresh pages to the request's lease and return them; none when too few are free.
+
+        Cached pages are given up when free ones run out, the least recently used first.
+        """
+        if count <= 0 or count > self.free:
             return []
-        pages = [self._free.pop() for _ in range(count)]
+        pages = [self._free.pop() if self._free else self._evict() for _ in range(count)]
+        for page in pages:
+            self._holders[page] = 1
         self._leases.setdefault(request, []).extend(pages)
         return pages
 
+    def publish(self, request: int, keys: Sequence[bytes]) -> None:
+        """The first pages of the request's lease are full, and their content has these keys."""
+        for page, key in zip(self._leases.get(request, ()), keys, strict=False):
+            if page not in self._keys and key not in self._pages:
+                self._keys[page] = key
+                self._pages[key] = page
+
     def release(self, request: int) -> None:
-        """End the request's lease. Idempotent."""
-        self._free.extend(reversed(self._leases.pop(request, [])))
+        """End the request's lease. Idempotent.
+
+        Pages with known content stay cached. A later page of a request is given up before an
+        earlier one, since it is of no use without it.
+        """
+        for page in reversed(self._leases.pop(request, [])):
+            self._holders[page] -= 1
+            if self._holders[page] == 0:
+                del self._holders[page]
+                if page in self._keys:
+                    self._cached[page] = None
+                else:
+                    self._free.append(page)
 
     def check(self) -> None:
-        """Verify that every page is in exactly one place.
+        """Verify that every page is in exactly one state, and known by its key where it is cached.
 
         Raises:
             AssertionError: the accounting is broken; the message says how.
         """
-        places = self._free + [page for lease in self._leases.values() for page in lease]
-        if len(places) != self.total:
-            raise AssertionError(f"{self.total} pages, but {len(places)} accounted for")
-        if len(set(places)) != self.total:
-            raise AssertionError("a page is in two places")
+        leased = [page for lease in self._leases.values() for page in lease]
+        places = [*self._free, *self._cached, *set(leased)]
+        if len(places) != self.total or len(set(places)) != self.total:
+            raise AssertionError(f"{self.total} pages, but {len(places)} places and {len(set(places))} pages")
+        if Counter(leased) != self._holders:
+            raise AssertionError("a page has other holders than are counted")
+        if {page: key for key, page in self._pages.items()} != self._keys:
+            raise AssertionError("keys and pages do not match")
+        if not set(self._cached) <= set(self._keys) or set(self._free) & set(self._keys):
+            raise AssertionError("a cached page has no key, or a free page has one")
+
+    def _evict(self) -> int:
+        page = next(iter(self._cached))
+        del self._cached[page]
+        del self._pages[self._keys.pop(page)]
+        self.evictions += 1
+        return page
 
 
 def pages_for(tokens: int, page_tokens: int) -> int:

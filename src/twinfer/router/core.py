@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from bisect import insort
 
+import msgspec
+
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.pages import PageLedger, pages_for
 from twinfer.policy.preemption import choose_victim
+from twinfer.policy.prefix import chain_root, extend_chain
 from twinfer.policy.routing import route_decode, route_prefill
 from twinfer.router.engines import EngineView
 from twinfer.router.request import Request, State
@@ -22,14 +25,26 @@ MAX_LOSSES = 2
 REASONS = {Finish.STOP: "stop", Finish.LENGTH: "length"}
 
 
+class Cache(msgspec.Struct, frozen=True):
+    """Which KV may be taken up again, and by whom.
+
+    Pages are shared among requests whose KV is computed alike: `root` names model and precision; None
+    switches sharing off. Unless both phases have the `same_precision`, pages that decode wrote are not
+    offered to prefill, since a cache hit must not change an answer.
+    """
+
+    root: str | None = None
+    same_precision: bool = True
+
+
 class Core:
     """State and its transitions.
 
     `pages` pages of `page_tokens` tokens; `slots` requests may decode on one engine at a time;
-    `backlog` prompt tokens are sent ahead to one prefill engine.
+    `backlog` prompt tokens are sent ahead to one prefill engine. `cache` says which KV may be reused.
     """
 
-    def __init__(self, *, pages: int, page_tokens: int, slots: int, backlog: int) -> None:
+    def __init__(self, *, pages: int, page_tokens: int, slots: int, backlog: int, cache: Cache) -> None:
         self.ledger = PageLedger(pages)
         self.engines: dict[str, EngineView] = {}
         self.requests: dict[int, Request] = {}
@@ -41,6 +56,7 @@ class Core:
         self._page_tokens = page_tokens
         self._slots = slots
         self._backlog = backlog
+        self._cache = cache
 
     # Events
 
@@ -140,7 +156,10 @@ class Core:
         if request is None:
             return
         first = request.state is State.PREFILLING
-        request.computed = len(request.tokens)
+        request.computed = self._prefilled(request) if first else len(request.tokens)
+        if request.computed < len(request.tokens):  # the token is known: its KV was given up
+            self._hand_over(request, now)
+            return
         request.tokens.append(token)
         _note_times(request, step, now)
         request.on_tokens(token)
@@ -165,21 +184,47 @@ class Core:
         room = Room(
             self.ledger.free, self.running, self._slots * sum(e.decodes for e in self.engines.values())
         )
-        pages = self._pages_ahead(request)
         engine = route_prefill((e.load for e in self.engines.values() if e.prefills), self._backlog)
-        if engine is None or not admits(pages, room):
+        found = self._find_prefix(request)
+        fresh = self._pages_ahead(request) - len(found)
+        if engine is None or not admits(fresh + self.ledger.cost(found), room):
             return False
-        self.ledger.grant(request.id, pages)
+        self.ledger.share(request.id, found)
+        self.ledger.grant(request.id, fresh)
         request.move(State.PREFILLING)
+        request.computed = len(found) * self._page_tokens
+        request.cached = request.computed if request.cached is None else request.cached
         request.engine = engine
         request.timeline.prefill_sent = now
         self.engines[engine].prefilling[request.id] = request
         lease = self.ledger.lease(request.id)
-        self._send(engine, Prefill(request.id, list(request.tokens), 0, lease, request.task))
+        tokens = request.tokens[request.computed : self._prefilled(request)]
+        self._send(engine, Prefill(request.id, tokens, request.computed, lease, request.task))
         return True
+
+    def _prefilled(self, request: Request) -> int:
+        """How many of its tokens prefill computes: the answer's too where decode would do the same."""
+        return len(request.tokens) if self._cache.same_precision else request.prompt_tokens
+
+    def _find_prefix(self, request: Request) -> list[int]:
+        """Pages that hold the beginning of what prefill has to compute; at least one token is left to it."""
+        self._name_pages(request, self._prefilled(request))
+        return self.ledger.find(request.keys[: (self._prefilled(request) - 1) // self._page_tokens])
+
+    def _publish(self, request: Request) -> None:
+        """Let others find the pages that are full."""
+        known = min(request.computed, self._prefilled(request))
+        self._name_pages(request, known)
+        self.ledger.publish(request.id, request.keys[: known // self._page_tokens])
+
+    def _name_pages(self, request: Request, known: int) -> None:
+        if self._cache.root is not None:
+            root = chain_root(self._cache.root, request.generation.cache_salt)
+            extend_chain(request.keys, root, request.tokens[:known], self._page_tokens)
 
     def _hand_over(self, request: Request, now: float) -> None:
         """From prefill to decode: the page table crosses, no KV moves."""
+        self._publish(request)
         self._forget_engine(request)
         engine = route_decode(e.load for e in self.engines.values() if e.decodes)
         if engine is None:
@@ -190,7 +235,8 @@ class Core:
         request.timeline.decode_sent = now
         self.engines[engine].decoding[request.id] = request
         lease = self.ledger.lease(request.id)
-        self._send(engine, Decode(request.id, request.tokens[-1], request.computed, lease, request.task))
+        tokens = request.tokens[request.computed :]
+        self._send(engine, Decode(request.id, tokens, request.computed, lease, request.task))
         self._grow(request)
 
     def _grow(self, request: Request) -> None:
@@ -261,6 +307,7 @@ class Core:
     def _give_up_pages(self, request: Request) -> None:
         self._starved.pop(request.id, None)
         self._forget_engine(request)
+        self._publish(request)
         self.ledger.release(request.id)
 
     def _forget_engine(self, request: Request) -> None:

@@ -13,13 +13,14 @@ class Generation(msgspec.Struct, frozen=True):
     """One answer to one prompt.
 
     `prompt` is token ids; at most `max_tokens` are generated, and none after one of `stop_tokens`,
-    which is part of the answer.
+    which is part of the answer. Prefixes are shared with requests of the same `cache_salt` only.
     """
 
     prompt: list[int]
     sampling: Sampling
     max_tokens: int
     stop_tokens: tuple[int, ...] = ()
+    cache_salt: str = ""
 
 
 def check_prompt(prompt: list[int], max_model_len: int, param: str) -> None:
@@ -47,6 +48,7 @@ def generations(
     default_seed: int | None,
     max_model_len: int,
     param: str = "prompt",
+    cache_salt: str = "",
 ) -> list[Generation]:
     """The `params.n` generations of one prompt; their answers end with the context at the latest.
 
@@ -58,5 +60,6 @@ def generations(
     max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
     stop_tokens = params.stop_tokens(eos)
     return [
-        Generation(prompt, sampling, max_tokens, stop_tokens) for sampling in params.samplings(default_seed)
+        Generation(prompt, sampling, max_tokens, stop_tokens, cache_salt)
+        for sampling in params.samplings(default_seed)
     ]

@@ -36,7 +36,8 @@ class Links:
 
         The socket has no high-water mark, so the frame is taken at once and nothing is to be awaited.
         """
-        self._socket.send_multipart([address.encode(), self._encoder.encode(message)])
+        frames = [address.encode(), self._encoder.encode(message)]
+        self._socket.send_multipart(frames)  # pyright: ignore[reportUnknownMemberType]
 
     async def receive(self) -> tuple[str, FromEngine]:
         """The next message, with its sender's address."""

@@ -24,6 +24,9 @@ class Metrics:
             "twinfer_requests", "Requests that ended, by reason", ["reason"], registry=self.registry
         )
         self._prompt = Counter("twinfer_prompt_tokens", "Tokens of ended prompts", registry=self.registry)
+        self._cached = Counter(
+            "twinfer_cached_prompt_tokens", "Prompt tokens found in the prefix cache", registry=self.registry
+        )
         self._answer = Counter("twinfer_generated_tokens", "Tokens of ended answers", registry=self.registry)
         self._queueing = self._histogram("twinfer_queueing_seconds", "Arrival to first kernel", SECONDS)
         self._ttft = self._histogram("twinfer_ttft_seconds", "Arrival to first token", SECONDS)
@@ -38,6 +41,7 @@ class Metrics:
         times = request.timeline
         self._requests.labels(request.finish_reason or "error").inc()
         self._prompt.inc(request.prompt_tokens)
+        self._cached.inc(request.cached or 0)
         self._answer.inc(len(request.tokens) - request.prompt_tokens)
         if times.first_token:
             self._queueing.observe(times.queueing)
@@ -67,7 +71,12 @@ class CoreCollector(Collector):
                 requests.add_metric([state.name.lower()], states.count(state))
         yield requests
         yield GaugeMetricFamily("twinfer_kv_pages", "Pages of the KV pool", value=core.ledger.total)
-        yield GaugeMetricFamily("twinfer_kv_pages_free", "Pages in no lease", value=core.ledger.free)
+        yield GaugeMetricFamily(
+            "twinfer_kv_pages_free", "Pages in no lease, cached or not", value=core.ledger.free
+        )
+        cached, evictions = core.ledger.cached, core.ledger.evictions
+        yield GaugeMetricFamily("twinfer_kv_pages_cached", "Those with known content", value=cached)
+        yield CounterMetricFamily("twinfer_kv_evictions", "Cached pages given up", value=evictions)
         yield GaugeMetricFamily("twinfer_kv_leases", "Requests that hold pages", value=core.ledger.leases)
         yield CounterMetricFamily("twinfer_preemptions", "Requests put back to queue", value=core.preemptions)
         yield from self._engines()

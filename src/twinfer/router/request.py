@@ -42,9 +42,10 @@ MOVES: dict[State, frozenset[State]] = {
 class Request(msgspec.Struct, eq=False):
     """All that is known of a request. `tokens` is the prompt and the answer so far.
 
-    `computed` counts the tokens whose KV is in its pages. `preempted` marks a request in LEAVING
-    that will queue again. `losses` counts the engines that died with it. `on_tokens` hears of every
-    new token, `on_end` once of the end.
+    `computed` counts the tokens whose KV is in its pages, `cached` those whose KV was found there at
+    the first look (None before it), and `keys` name its first full pages by content. `preempted` marks
+    a request in LEAVING that will queue again. `losses` counts the engines that died with it.
+    `on_tokens` hears of every new token, `on_end` once of the end.
     """
 
     id: int
@@ -59,6 +60,8 @@ class Request(msgspec.Struct, eq=False):
     computed: int = 0
     preempted: bool = False
     losses: int = 0
+    keys: list[bytes] = msgspec.field(default_factory=list[bytes])
+    cached: int | None = None
     finish_reason: str | None = None
     error: str | None = None
 

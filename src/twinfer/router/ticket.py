@@ -54,9 +54,9 @@ class Ticket:
         return self.request.timeline
 
     @property
-    def usage(self) -> tuple[int, int]:
-        """Tokens of the prompt, and of the answer so far."""
-        return self.request.prompt_tokens, len(self.request.tokens) - self.request.prompt_tokens
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt whose KV was found in the cache."""
+        return self.request.cached or 0
 
     def cancel(self) -> None:
         """Give the request up. Idempotent; its pages are free within two steps."""
