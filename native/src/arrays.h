@@ -20,7 +20,9 @@ using Writable = nb::ndarray<nb::device::cpu>;
 // Checks that an array is C-contiguous, of T, and of that shape (-1 is any length).
 template <class T, class A>
 void expect(const A& array, const char* name, std::initializer_list<long> shape) {
-    auto refuse = [&](const std::string& what) { throw std::invalid_argument(std::string(name) + " " + what); };
+    auto refuse = [&](const std::string& what) {
+        throw std::invalid_argument(std::string(name) + " " + what);
+    };
     if (array.dtype() != nb::dtype<T>()) {
         const char* kind = std::is_floating_point_v<T> ? "float" : std::is_signed_v<T> ? "int" : "uint";
         refuse("must be of type " + std::string(kind) + std::to_string(8 * sizeof(T)));

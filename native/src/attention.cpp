@@ -11,22 +11,20 @@
 namespace twinfer {
 namespace TW_ISA {
 
-#define TW_UNROLL _Pragma("GCC unroll 16")
-
 constexpr float kMasked = -1e30f;
 
 // Working memory of one call; rows are padded to whole vectors.
 struct Work {
-    long dims;        // head_dim padded to 16
-    uint32_t* q;      // [rows][key units]
-    float* scores;    // [rows][128]
-    uint32_t* p;      // [rows][value units of 128 tokens]
-    float* values;    // [rows][dims], merged so far
-    float* block;     // [rows][dims], of the block at hand
+    long dims;                        // head_dim padded to 16
+    uint32_t* q;                      // [rows][key units]
+    float* scores;                    // [rows][128]
+    uint32_t* p;                      // [rows][value units of 128 tokens]
+    float* values;                    // [rows][dims], merged so far
+    float* block;                     // [rows][dims], of the block at hand
     float *most, *total;              // [rows], merged so far
     float *block_most, *block_total;  // [rows], of the block at hand
     float *keep, *take;               // [rows], factors of a merge
-    uint32_t* tail;   // one value block, with what lies behind the end cleared
+    uint32_t* tail;                   // one value block, with what lies behind the end cleared
 };
 
 static Work carve(void* scratch, long head_dim) {
@@ -67,16 +65,15 @@ TW_INLINE void score_block(const uint32_t* q, long q_stride, long units, const u
     Float acc[R][P];
     TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] = splat(0);
     for (long u = 0; u < units; u++)
-        TW_UNROLL for (int r = 0; r < R; r++)
-            TW_UNROLL for (int p = 0; p < P; p++)
-                acc[r][p] = dot<kBf16>(acc[r][p], keys[p] + u * 16, q + r * q_stride + u);
-    TW_UNROLL for (int r = 0; r < R; r++)
-        TW_UNROLL for (int p = 0; p < P; p++) store(scores + r * kBlockTokens + p * 16, acc[r][p]);
+        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] =
+            dot<kBf16>(acc[r][p], keys[p] + u * 16, q + r * q_stride + u);
+    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++)
+        store(scores + r * kBlockTokens + p * 16, acc[r][p]);
 }
 
 template <bool kBf16, int R>
-static void score_rows(const uint32_t* q, long q_stride, long units, const uint32_t* const* keys, long pages,
-                       float* scores) {
+TW_APART void score_rows(const uint32_t* q, long q_stride, long units, const uint32_t* const* keys,
+                         long pages, float* scores) {
     // Few rows take more pages at once, to have enough independent sums under way.
     constexpr int P = R * kScorePages * 2 <= kScoreRows * kScorePages ? kScorePages * 2 : kScorePages;
     long p = 0;
@@ -104,17 +101,17 @@ TW_INLINE void value_block(const Work& w, long row, const uint32_t* const* value
                     store((float*)cut, load((const float*)vector, mask));
                     vector = cut;
                 }
-                TW_UNROLL for (int r = 0; r < R; r++)
-                    acc[r][v] = dot<kBf16>(acc[r][v], vector, weights + r * p_stride + page * units + u);
+                TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] =
+                    dot<kBf16>(acc[r][v], vector, weights + r * p_stride + page * units + u);
             }
         }
     }
-    TW_UNROLL for (int r = 0; r < R; r++)
-        TW_UNROLL for (int v = 0; v < V; v++) store(w.block + (row + r) * w.dims + dim + v * 16, acc[r][v]);
+    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int v = 0; v < V; v++)
+        store(w.block + (row + r) * w.dims + dim + v * 16, acc[r][v]);
 }
 
 template <bool kBf16, int R>
-static void value_rows(const Work& w, long row, const uint32_t* const* values, long pages, long head_dim) {
+TW_APART void value_rows(const Work& w, long row, const uint32_t* const* values, long pages, long head_dim) {
     constexpr int V = kValueVectors;
     long dim = 0;
     for (; dim + V * 16 <= head_dim; dim += V * 16)
@@ -125,18 +122,20 @@ static void value_rows(const Work& w, long row, const uint32_t* const* values, l
         value_block<kBf16, R, 1, true>(w, row, values, pages, head_dim, dim, first(head_dim - dim));
 }
 
-// Turns a row's scores into weights; `visible` of the block's positions count, `pages` hold scores.
+// Turns a row's scores, which are in powers of two, into weights; `visible` of the block's positions count,
+// `pages` hold scores.
 template <bool kBf16>
-TW_INLINE void soften(const Work& w, long row, long visible, long pages) {
-    float* scores = w.scores + row * kBlockTokens;
-    Float most = splat(kMasked);
-    for (long p = 0; p < pages; p++)
+TW_APART void soften(const Work& w, long row, long visible, long pages) {
+    const float* scores = w.scores + row * kBlockTokens;
+    const long filled = visible > 0 ? visible / kPageTokens : 0, whole = filled < pages ? filled : pages;
+    Float most = splat(kMasked), total = splat(0);
+    for (long p = 0; p < whole; p++) most = max(most, load(scores + p * 16));
+    for (long p = whole; p < pages; p++)
         most = max(most, select(first(visible - p * 16), load(scores + p * 16), splat(kMasked)));
-    Float shift = splat(largest(most));
-    Float total = splat(0);
+    const Float shift = splat(largest(most));
     for (long p = 0; p < pages; p++) {
-        Float x = exp(sub(load(scores + p * 16), shift));
-        x = select(first(visible - p * 16), x, splat(0));
+        Float x = exp2<kBf16>(sub(load(scores + p * 16), shift));
+        if (p >= whole) x = select(first(visible - p * 16), x, splat(0));
         total = add(total, x);
         if constexpr (kBf16)
             store_bf16((uint16_t*)(w.p + row * (kBlockTokens / 2) + p * 8), x);
@@ -148,10 +147,10 @@ TW_INLINE void soften(const Work& w, long row, long visible, long pages) {
 }
 
 // Merges the block at hand into what came before it.
-static void merge(const Work& w, long rows, bool fresh) {
+TW_APART void merge(const Work& w, long rows, bool fresh) {
     for (long r = 0; r < rows; r += 16) {
         Float a = fresh ? splat(kMasked) : load(w.most + r), b = load(w.block_most + r), m = max(a, b);
-        Float keep = exp(sub(a, m)), take = exp(sub(b, m));
+        Float keep = exp2<false>(sub(a, m)), take = exp2<false>(sub(b, m));
         Float before = fresh ? splat(0) : mul(load(w.total + r), keep);
         store(w.total + r, fma(load(w.block_total + r), take, before));
         store(w.most + r, m);
@@ -172,7 +171,8 @@ static void merge(const Work& w, long rows, bool fresh) {
 template <bool kBf16>
 static void load_queries(const Work& w, const Heads& h, const AttentionTile& t) {
     const long units = kBf16 ? h.head_dim / 2 : h.head_dim;
-    const Float scale = splat(1.0f / __builtin_sqrtf((float)h.head_dim));
+    // Scores come out in powers of two.
+    const Float scale = splat(1.44269504f / __builtin_sqrtf((float)h.head_dim));
     for (long i = 0; i < t.queries; i++) {
         for (long j = 0; j < t.count; j++) {
             const float* from = t.q + i * t.stride + (t.first_head + j) * h.head_dim;

@@ -43,10 +43,10 @@ Batch read_batch(const Array& tokens, const Array& rows, const Array& starts, co
     return b;
 }
 
-nb::ndarray<nb::numpy, int32_t> forward(Bound& self, const Array& tokens, const Array& rows, const Array& starts,
-                                        const Array& page_tables, const Array& sample, const Array& temperature,
-                                        const Array& top_k, const Array& top_p, const Array& min_p,
-                                        const Array& seeds) {
+nb::ndarray<nb::numpy, int32_t> forward(Bound& self, const Array& tokens, const Array& rows,
+                                        const Array& starts, const Array& page_tables, const Array& sample,
+                                        const Array& temperature, const Array& top_k, const Array& top_p,
+                                        const Array& min_p, const Array& seeds) {
     const Batch batch = read_batch(tokens, rows, starts, page_tables);
     const size_t count = batch.rows.size();
     const long n = static_cast<long>(count);
@@ -100,7 +100,8 @@ void bind_decoder(nb::module_& m) {
         .def(
             "__init__",
             [](Bound* self, const nb::dict& layout, const Array& weights, const Writable& pool,
-               std::shared_ptr<Team> team, const std::string& isa, const std::string& kv_dtype, long page_tokens) {
+               std::shared_ptr<Team> team, const std::string& isa, const std::string& kv_dtype,
+               long page_tokens) {
                 const Config config = read_config(layout);
                 const auto bytes = view<uint8_t>(weights, "weights", {-1});
                 new (self) Bound{weights, pool,
@@ -111,10 +112,11 @@ void bind_decoder(nb::module_& m) {
             nb::arg("layout"), nb::arg("weights"), nb::arg("pool"), nb::arg("team"), nb::arg("isa") = "",
             nb::arg("kv_dtype") = "bf16", nb::arg("page_tokens") = kPageTokens)
         .def_prop_ro("isa", [](const Bound& self) { return self.decoder.kernels().name; })
-        .def("forward", &forward, nb::arg("tokens"), nb::arg("rows"), nb::arg("starts"), nb::arg("page_tables"),
-             nb::arg("sample"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"),
-             nb::arg("seeds"))
-        .def("logits", &logits, nb::arg("tokens"), nb::arg("rows"), nb::arg("starts"), nb::arg("page_tables"));
+        .def("forward", &forward, nb::arg("tokens"), nb::arg("rows"), nb::arg("starts"),
+             nb::arg("page_tables"), nb::arg("sample"), nb::arg("temperature"), nb::arg("top_k"),
+             nb::arg("top_p"), nb::arg("min_p"), nb::arg("seeds"))
+        .def("logits", &logits, nb::arg("tokens"), nb::arg("rows"), nb::arg("starts"),
+             nb::arg("page_tables"));
 }
 
 }  // namespace twinfer

@@ -14,23 +14,23 @@ using FloatArray = nb::ndarray<nb::numpy, float>;
 
 // Activations for a test, in vectors of their own.
 struct Encoded {
-    std::vector<float> f32, row_scale, block_scale, block_sum;
+    std::vector<float> f32, scale, block_sum;
     std::vector<uint16_t> bf16;
     std::vector<int8_t> codes;
     std::vector<int32_t> offset;
     Activations view;
 
     Encoded(const Kernels& kernels, const Matrix& w, const float* x, long rows) {
-        const size_t size = static_cast<size_t>(rows * w.padded_k()), blocks = static_cast<size_t>(rows * w.blocks());
+        const size_t size = static_cast<size_t>(rows * w.padded_k()),
+                     blocks = static_cast<size_t>(rows * w.blocks());
         f32.resize(size);
         bf16.resize(size);
         codes.resize(size);
-        row_scale.resize(static_cast<size_t>(rows));
-        block_scale.resize(blocks);
+        scale.resize(blocks);
         block_sum.resize(blocks);
         offset.resize(blocks);
-        view = {w.padded_k(),       f32.data(),       bf16.data(),   codes.data(), row_scale.data(),
-                block_scale.data(), block_sum.data(), offset.data(), w.by_block};
+        view = {w.padded_k(), f32.data(),       bf16.data(),  codes.data(),
+                scale.data(), block_sum.data(), offset.data()};
         for (long r = 0; r < rows; r++) kernels.encode(w.format, x + r * w.k, w.k, view, r);
     }
 };
@@ -50,7 +50,9 @@ FloatArray matmul(const std::string& isa, const nb::dict& layout, const Array& w
     auto [array, out] = make_array<float>({static_cast<size_t>(count), static_cast<size_t>(width)});
     if (epilogue == "add") std::fill(out, out + count * width, 1.0f);
     const Product product{&w, &encoded.view, out, width,
-                          swiglu ? Epilogue::swiglu : epilogue == "add" ? Epilogue::add : Epilogue::store};
+                          swiglu              ? Epilogue::swiglu
+                          : epilogue == "add" ? Epilogue::add
+                                              : Epilogue::store};
     kernels.matmul[static_cast<int>(w.format)](product, 0, count, 0, w.tiles());
     return array;
 }
@@ -80,7 +82,8 @@ FloatArray rope(const std::string& isa, const Array& x, const Array& cos, const 
     auto [array, out] = make_array<float>({x.shape(0), x.shape(1), x.shape(2)});
     std::copy(values.begin(), values.end(), out);
     for (long t = 0; t < tokens; t++)
-        kernels_named(isa).rope(out + t * heads * dim, heads, dim, c.data() + t * dim / 2, s.data() + t * dim / 2);
+        kernels_named(isa).rope(out + t * heads * dim, heads, dim, c.data() + t * dim / 2,
+                                s.data() + t * dim / 2);
     return array;
 }
 
@@ -92,7 +95,8 @@ KvLayer single_layer(const Writable& pool, const Heads& h, const std::string& kv
     return {view<uint8_t>(pool, "pool", {-1}).data(), 2 * half, 0, half, block, bf16};
 }
 
-std::span<const int32_t> read_pages(const Array& pages, const Writable& pool, const KvLayer& kv, long tokens) {
+std::span<const int32_t> read_pages(const Array& pages, const Writable& pool, const KvLayer& kv,
+                                    long tokens) {
     const auto ids = view<int32_t>(pages, "pages", {-1});
     const size_t count = pool.size() / kv.page_bytes;
     if (static_cast<long>(ids.size()) * kPageTokens < tokens) throw std::invalid_argument("too few pages");
@@ -101,8 +105,8 @@ std::span<const int32_t> read_pages(const Array& pages, const Writable& pool, co
     return ids;
 }
 
-void write_kv(const std::string& isa, const Array& k, const Array& v, const Writable& pool, const Array& pages,
-              long start, const std::string& kv_dtype) {
+void write_kv(const std::string& isa, const Array& k, const Array& v, const Writable& pool,
+              const Array& pages, long start, const std::string& kv_dtype) {
     const auto keys = view<float>(k, "k", {-1, -1, -1});
     const long tokens = static_cast<long>(k.shape(0));
     const Heads h{0, static_cast<long>(k.shape(1)), static_cast<long>(k.shape(2))};
@@ -112,35 +116,45 @@ void write_kv(const std::string& isa, const Array& k, const Array& v, const Writ
     const long width = h.kv_heads * h.head_dim;
     for (long t = 0; t < tokens; t++)
         kernels_named(isa).write_kv(kv, h, ids[static_cast<size_t>((start + t) / kPageTokens)],
-                                    (start + t) % kPageTokens, keys.data() + t * width, values.data() + t * width);
+                                    (start + t) % kPageTokens, keys.data() + t * width,
+                                    values.data() + t * width);
 }
 
-FloatArray attention(const std::string& isa, const Array& q, const Writable& pool, const Array& pages, long start,
-                     long kv_heads, long tile, const std::string& kv_dtype) {
+FloatArray attention(const std::string& isa, const Array& q, const Writable& pool, const Array& pages,
+                     long start, long kv_heads, long tile, const std::string& kv_dtype) {
     const auto queries = view<float>(q, "q", {-1, -1, -1});
     const long tokens = static_cast<long>(q.shape(0));
     const Heads h{static_cast<long>(q.shape(1)), kv_heads, static_cast<long>(q.shape(2))};
-    if (kv_heads < 1 || h.heads % kv_heads) throw std::invalid_argument("heads must be a multiple of kv_heads");
+    if (kv_heads < 1 || h.heads % kv_heads)
+        throw std::invalid_argument("heads must be a multiple of kv_heads");
     const KvLayer kv = single_layer(pool, h, kv_dtype);
     const auto ids = read_pages(pages, pool, kv, start + tokens);
     const long group = h.heads / kv_heads, width = h.heads * h.head_dim;
-    if (tile < 1 || tile * std::min(group, kTileRows) > kTileRows) throw std::invalid_argument("tile is too large");
+    if (tile < 1 || tile * std::min(group, kTileRows) > kTileRows)
+        throw std::invalid_argument("tile is too large");
     auto [array, out] = make_array<float>({q.shape(0), q.shape(1), q.shape(2)});
     std::vector<uint8_t> scratch(attention_scratch(h.head_dim));
     for (long t = 0; t < tokens; t += tile)
         for (long head = 0; head < kv_heads; head++)
             for (long g = 0; g < group; g += kTileRows) {
-                const AttentionTile item{queries.data() + t * width, out + t * width, width, width, start + t,
-                                         std::min(tile, tokens - t), head, head * group + g,
-                                         std::min(kTileRows, group - g), ids.data()};
+                const AttentionTile item{queries.data() + t * width,
+                                         out + t * width,
+                                         width,
+                                         width,
+                                         start + t,
+                                         std::min(tile, tokens - t),
+                                         head,
+                                         head * group + g,
+                                         std::min(kTileRows, group - g),
+                                         ids.data()};
                 kernels_named(isa).attention(kv, h, item, scratch.data());
             }
     return array;
 }
 
-nb::ndarray<nb::numpy, int32_t> sample_rows(const std::string& isa, const Array& logits, const Array& temperature,
-                                            const Array& top_k, const Array& top_p, const Array& min_p,
-                                            const Array& seeds, const Array& positions) {
+nb::ndarray<nb::numpy, int32_t> sample_rows(const std::string& isa, const Array& logits,
+                                            const Array& temperature, const Array& top_k, const Array& top_p,
+                                            const Array& min_p, const Array& seeds, const Array& positions) {
     const auto values = view<float>(logits, "logits", {-1, -1});
     const long n = static_cast<long>(logits.shape(0)), vocab = static_cast<long>(logits.shape(1));
     const std::vector<Sampling> how = read_sampling(temperature, top_k, top_p, min_p, seeds, n);
@@ -161,10 +175,10 @@ void bind_kernels(nb::module_& m) {
     m.def("unpack", &unpack, nb::arg("layout"), nb::arg("weights"));
     m.def("rms_norm", &rms_norm, nb::arg("isa"), nb::arg("x"), nb::arg("weight"), nb::arg("eps"));
     m.def("rope", &rope, nb::arg("isa"), nb::arg("x"), nb::arg("cos"), nb::arg("sin"));
-    m.def("write_kv", &write_kv, nb::arg("isa"), nb::arg("k"), nb::arg("v"), nb::arg("pool"), nb::arg("pages"),
-          nb::arg("start"), nb::arg("kv_dtype"));
-    m.def("attention", &attention, nb::arg("isa"), nb::arg("q"), nb::arg("pool"), nb::arg("pages"), nb::arg("start"),
-          nb::arg("kv_heads"), nb::arg("tile"), nb::arg("kv_dtype"));
+    m.def("write_kv", &write_kv, nb::arg("isa"), nb::arg("k"), nb::arg("v"), nb::arg("pool"),
+          nb::arg("pages"), nb::arg("start"), nb::arg("kv_dtype"));
+    m.def("attention", &attention, nb::arg("isa"), nb::arg("q"), nb::arg("pool"), nb::arg("pages"),
+          nb::arg("start"), nb::arg("kv_heads"), nb::arg("tile"), nb::arg("kv_dtype"));
     m.def("sample", &sample_rows, nb::arg("isa"), nb::arg("logits"), nb::arg("temperature"), nb::arg("top_k"),
           nb::arg("top_p"), nb::arg("min_p"), nb::arg("seeds"), nb::arg("positions"));
     m.def("uniform", &uniform, nb::arg("seed"), nb::arg("position"));

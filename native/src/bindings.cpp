@@ -14,4 +14,5 @@ NB_MODULE(_native, m) {
     });
     twinfer::bind_decoder(m);
     twinfer::bind_kernels(m);
+    twinfer::bind_ceiling(m);
 }

@@ -10,6 +10,7 @@ namespace twinfer {
 
 void bind_decoder(nb::module_& m);
 void bind_kernels(nb::module_& m);
+void bind_ceiling(nb::module_& m);
 
 std::vector<Sampling> read_sampling(const Array& temperature, const Array& top_k, const Array& top_p,
                                     const Array& min_p, const Array& seeds, long n);

@@ -9,17 +9,12 @@
 #include <span>
 #include <vector>
 
+#include "batch.h"
 #include "kernels.h"
 #include "sampling.h"
 #include "team.h"
 
 namespace twinfer {
-
-struct Config {
-    long layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-    float rms_eps;
-    std::vector<float> inv_freq;  // [head_dim / 2]
-};
 
 // A product whose result starts at a column of a wider row.
 struct Part {
@@ -28,12 +23,12 @@ struct Part {
 };
 
 struct LayerWeights {
-    const float* attn_norm;   // [hidden]
-    std::vector<Part> qkv;    // hidden -> (heads + 2 * kv_heads) * head_dim
-    Matrix out;               // heads * head_dim -> hidden
-    const float* ffn_norm;    // [hidden]
-    Matrix gate_up;           // hidden -> tiles of gate and up in turns, each of ffn padded to 16
-    Matrix down;              // ffn -> hidden
+    const float* attn_norm;  // [hidden]
+    std::vector<Part> qkv;   // hidden -> (heads + 2 * kv_heads) * head_dim
+    Matrix out;              // heads * head_dim -> hidden
+    const float* ffn_norm;   // [hidden]
+    Matrix gate_up;          // hidden -> tiles of gate and up in turns, each of ffn padded to 16
+    Matrix down;             // ffn -> hidden
 };
 
 struct Weights {
@@ -51,19 +46,10 @@ struct Pool {
     bool bf16;
 };
 
-// What one step computes: sequence s has rows[s] new tokens at positions starts[s] and up.
-struct Batch {
-    std::span<const int32_t> tokens;       // [sum of rows]
-    std::span<const int32_t> rows;         // [S]
-    std::span<const int32_t> starts;       // [S]
-    std::span<const int32_t> page_tables;  // [S][page_columns]
-    long page_columns;
-};
-
 // Grows when a step needs more and is kept; nothing is allocated per step otherwise.
 struct Scratch {
     std::vector<float> x, wide, attended, hidden, norm, logits, cos, sin;
-    std::vector<float> row_scale, block_scale, block_sum;
+    std::vector<float> scale, block_sum;
     std::vector<float> f32;
     std::vector<uint16_t> bf16;
     std::vector<int8_t> codes;
@@ -89,19 +75,14 @@ class Decoder {
     const Kernels& kernels() const { return kernels_; }
 
   private:
-    struct Token;
-    struct AttentionItem;
-    struct Pass;
-
-    void check(const Batch& batch) const;
-    std::vector<Pass> split(const Batch& batch) const;
+    std::vector<Pass> prepare(const Batch& batch);
     void run_layers(const Pass& pass);
     void run_attention(const Pass& pass, const KvLayer& kv);
     void encode_rows(const Matrix& for_matrix, const float* x, long stride, long rows, const float* norm);
     void multiply(const Matrix& w, long rows, float* out, long out_stride, Epilogue epilogue);
     void run_output(const float* x, std::span<const long> rows, float* out, long out_stride);
     Activations activations(const Matrix& w, long rows);
-    void prepare_positions(long count);
+    void grow_rotations(long positions);
     KvLayer kv_layer(long layer) const;
 
     Config config_;

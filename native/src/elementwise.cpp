@@ -21,40 +21,23 @@ TW_INLINE Float take(const float* x, long i, long n) {
     return i + 16 <= n ? load(x + i) : load(x + (i < n ? i : 0), first(n - i));
 }
 
-// Codes of a block of 32 at scale 1 / inverse; returns their sum.
-TW_INLINE int32_t encode_block(const float* x, long i, long k, float inverse, int8_t* codes) {
-    Int a = round_to_int(mul(take(x, i, k), splat(inverse)));
-    Int b = round_to_int(mul(take(x, i + 16, k), splat(inverse)));
-    store_i8(codes + i, a);
-    store_i8(codes + i + 16, b);
-    return isum(iadd(a, b));
-}
-
-TW_INLINE float inverse_of(float largest) { return largest > 1e-30f ? 127.0f / largest : 0.0f; }
-
+// 8-bit codes with a scale per block of 32: outliers spoil their own block only.
 static void encode_codes(const float* x, long k, const Activations& out, long row) {
     const long blocks = out.stride / 32;
     int8_t* codes = out.codes + row * out.stride;
     float* sums = out.block_sum + row * blocks;
     int32_t* offsets = out.offset + row * blocks;
-    out.row_scale[row] = 1.0f;
-    float inverse = 0;
-    if (!out.by_block) {
-        Float most = splat(0);
-        for (long i = 0; i < k; i += 16) most = max(most, abs(take(x, i, k)));
-        inverse = inverse_of(largest(most));
-        out.row_scale[row] = largest(most) / 127.0f;
-    }
+    float* scales = out.scale + row * blocks;
     for (long b = 0; b < blocks; b++) {
-        float scale = 1.0f;
-        if (out.by_block) {
-            float most = largest(max(abs(take(x, b * 32, k)), abs(take(x, b * 32 + 16, k))));
-            inverse = inverse_of(most);
-            scale = most / 127.0f;
-            out.block_scale[row * blocks + b] = scale;
-        }
-        int32_t total = encode_block(x, b * 32, k, inverse, codes);
-        sums[b] = (float)total * scale;
+        Float x0 = take(x, b * 32, k), x1 = take(x, b * 32 + 16, k);
+        float most = largest(max(abs(x0), abs(x1)));
+        Float inverse = splat(most > 1e-30f ? 127.0f / most : 0.0f);
+        Int code0 = round_to_int(mul(x0, inverse)), code1 = round_to_int(mul(x1, inverse));
+        store_i8(codes + b * 32, code0);
+        store_i8(codes + b * 32 + 16, code1);
+        int32_t total = isum(iadd(code0, code1));
+        scales[b] = most / 127.0f;
+        sums[b] = (float)total * scales[b];
         offsets[b] = -128 * total;
     }
 }
@@ -116,10 +99,18 @@ long argmax(const float* x, long n) {
     return 0;
 }
 
-void weights(const float* x, long n, float most, float inverse_temperature, float* out) {
-    for (long i = 0; i < n; i += 16) {
-        Float y = exp(mul(sub(take(x, i, n), splat(most)), splat(inverse_temperature)));
-        store(out + i, y, first(n - i));
+void weights(const float* x, long n, float most, float inverse_temperature, float least, float* out,
+             float* sums) {
+    for (long block = 0; block < n; block += kSumBlock) {
+        const long end = n - block < kSumBlock ? n : block + kSumBlock;
+        Float total = splat(0);
+        for (long i = block; i < end; i += 16) {
+            Float y = exp(mul(sub(take(x, i, n), splat(most)), splat(inverse_temperature)));
+            y = select(first(n - i), zero_below(y, splat(least)), splat(0));
+            total = add(total, y);
+            store(out + i, y, first(n - i));
+        }
+        sums[block / kSumBlock] = sum(total);
     }
 }
 

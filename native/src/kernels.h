@@ -21,7 +21,6 @@ struct Matrix {
     long n, k;  // columns and rows of the product, unpadded
     const uint8_t* data;
     const uint8_t* scales;
-    bool by_block;  // 8-bit activations take a scale per block of 32 rather than per row
 
     long tiles() const { return (n + 15) / 16; }
     long padded_k() const { return (k + 31) / 32 * 32; }
@@ -31,14 +30,12 @@ struct Matrix {
 // Rows of activations, encoded for a format of weights. `stride` is padded K; blocks = stride / 32.
 struct Activations {
     long stride;
-    float* f32;          // [rows][stride], for f32
-    uint16_t* bf16;      // [rows][stride], for bf16
-    int8_t* codes;       // [rows][stride], for int8 and int4: x = code * scale
-    float* row_scale;    // [rows]; 1 where blocks have scales of their own
-    float* block_scale;  // [rows][blocks], where by_block
-    float* block_sum;    // [rows][blocks], sum of the codes, times block_scale where by_block
-    int32_t* offset;     // [rows][blocks], -128 * sum of the codes
-    bool by_block;
+    float* f32;        // [rows][stride], for f32
+    uint16_t* bf16;    // [rows][stride], for bf16
+    int8_t* codes;     // [rows][stride], for int8 and int4: x = code * scale
+    float* scale;      // [rows][blocks]
+    float* block_sum;  // [rows][blocks], sum of the codes times the scale
+    int32_t* offset;   // [rows][blocks], -128 * sum of the codes
 };
 
 // What happens to a product's result. `swiglu` takes tiles in pairs, gate then up, and writes half as many
@@ -67,6 +64,7 @@ struct KvLayer {
 constexpr long kPageTokens = 16;
 constexpr long kBlockPages = 8;  // pages per softmax block, which start at multiples of 128 tokens
 constexpr long kBlockTokens = kPageTokens * kBlockPages;
+constexpr long kSumBlock = 1024;
 constexpr long kTileRows = 48;  // (query, head) rows that one call of attention handles
 
 struct Heads {
@@ -106,8 +104,10 @@ struct Kernels {
     void (*attention)(const KvLayer&, const Heads&, const AttentionTile&, void* scratch);
     // The largest of x [n], the lowest index among equals.
     long (*argmax)(const float* x, long n);
-    // out = exp((x - largest) / temperature).
-    void (*weights)(const float* x, long n, float largest, float inverse_temperature, float* out);
+    // out = exp((x - largest) / temperature), 0 where that is below `least`; sums [n / kSumBlock, rounded up]
+    // are those of runs of kSumBlock.
+    void (*weights)(const float* x, long n, float largest, float inverse_temperature, float least, float* out,
+                    float* sums);
 };
 
 const Kernels& generic_kernels();

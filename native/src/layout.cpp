@@ -35,8 +35,9 @@ Format format_named(const std::string& name) {
 
 void expect_shape(const Matrix& m, const char* name, long n, long k) {
     if (m.n != n || m.k != k)
-        throw std::invalid_argument("the layout's " + std::string(name) + " is " + std::to_string(m.n) + " x " +
-                                    std::to_string(m.k) + ", not " + std::to_string(n) + " x " + std::to_string(k));
+        throw std::invalid_argument("the layout's " + std::string(name) + " is " + std::to_string(m.n) +
+                                    " x " + std::to_string(m.k) + ", not " + std::to_string(n) + " x " +
+                                    std::to_string(k));
 }
 
 }  // namespace
@@ -45,14 +46,18 @@ Matrix read_matrix(const nb::dict& d, std::span<const uint8_t> buffer) {
     Matrix m{};
     m.format = format_named(text(d, "format"));
     m.wide = get<bool>(d, "wide");
-    m.by_block = get<bool>(d, "by_block");
     m.n = get<long>(d, "n");
     m.k = get<long>(d, "k");
     if (m.n < 1 || m.k < 1) throw std::invalid_argument("a matrix must have rows and columns");
-    const long weights = m.tiles() * 16 * m.padded_k(), scales = m.tiles() * 16 * m.blocks() * (m.wide ? 4 : 2);
+    const long weights = m.tiles() * 16 * m.padded_k(),
+               scales = m.tiles() * 16 * m.blocks() * (m.wide ? 4 : 2);
     switch (m.format) {
-        case Format::f32: m.data = at(buffer, get<long>(d, "data"), weights * 4); break;
-        case Format::bf16: m.data = at(buffer, get<long>(d, "data"), weights * 2); break;
+        case Format::f32:
+            m.data = at(buffer, get<long>(d, "data"), weights * 4);
+            break;
+        case Format::bf16:
+            m.data = at(buffer, get<long>(d, "data"), weights * 2);
+            break;
         case Format::int8:
             m.data = at(buffer, get<long>(d, "data"), weights);
             m.scales = at(buffer, get<long>(d, "scales"), scales);
@@ -76,7 +81,8 @@ Config read_config(const nb::dict& layout) {
     c.ffn = get<long>(d, "ffn");
     c.vocab = get<long>(d, "vocab");
     c.rms_eps = static_cast<float>(get<double>(d, "rms_eps"));
-    for (nb::handle x : get<nb::list>(d, "inv_freq")) c.inv_freq.push_back(static_cast<float>(nb::cast<double>(x)));
+    for (nb::handle x : get<nb::list>(d, "inv_freq"))
+        c.inv_freq.push_back(static_cast<float>(nb::cast<double>(x)));
     if (c.layers < 1 || c.hidden < 1 || c.heads < 1 || c.kv_heads < 1 || c.ffn < 1 || c.vocab < 1)
         throw std::invalid_argument("the layout's sizes must be positive");
     if (c.heads % c.kv_heads) throw std::invalid_argument("heads must be a multiple of kv_heads");

@@ -1,8 +1,9 @@
 // What the matrix products share: splitting rows and tiles over register blocks, and what becomes of results.
 //
 // A product file defines a struct with `rows`, `tiles` (register block), `few_rows`, `few_tiles` (a wider
-// block for few rows) and `block<R, T>(product, row, tile, out)`, which computes R rows of T tiles into
-// out [R][stride]. An element's arithmetic never depends on R or T, so results do not depend on the split.
+// block for few rows) and `block<R, T>(product, row, tile, out, stride, ahead)`, which computes R rows of T
+// tiles into out [R][stride], and fetches its share of the tiles after them into cache on the way. An
+// element's arithmetic never depends on R or T, so results do not depend on the split.
 #pragma once
 
 #include "kernels.h"
@@ -17,8 +18,8 @@ constexpr int kMaxRows = 8, kMaxTiles = 4;
 TW_INLINE Mask columns(const Matrix& w, long tile) { return first(w.n - tile * 16); }
 
 // Writes the results of R rows and T tiles; `stride` is from row to row in `results`.
-static __attribute__((noinline)) void finish(const Product& p, const float* results, long stride, long row,
-                                             long rows, long tile, long tiles) {
+TW_APART void finish(const Product& p, const float* results, long stride, long row, long rows, long tile,
+                     long tiles) {
     for (long r = 0; r < rows; r++) {
         const float* from = results + r * stride;
         float* to = p.out + (row + r) * p.out_stride;
@@ -37,13 +38,23 @@ static __attribute__((noinline)) void finish(const Product& p, const float* resu
     }
 }
 
+// Blocks of rows that meet the same weights share the fetching of the next ones: this is one part of `parts`.
+struct Lines {
+    long begin, end;
+};
+struct Ahead {
+    long part, parts;
+    Lines share(long lines) const { return {lines * part / parts, lines * (part + 1) / parts}; }
+};
+
 // Calls block<R, T> for a number of rows known at run time only.
 template <class P, int R, int T>
-TW_INLINE void block_of_rows(const Product& p, long rows, long row, long tile, float* out, long stride) {
+TW_INLINE void block_of_rows(const Product& p, long rows, long row, long tile, float* out, long stride,
+                             Ahead ahead) {
     if (rows == R)
-        P::template block<R, T>(p, row, tile, out, stride);
+        P::template block<R, T>(p, row, tile, out, stride, ahead);
     else if constexpr (R > 1)
-        block_of_rows<P, R - 1, T>(p, rows, row, tile, out, stride);
+        block_of_rows<P, R - 1, T>(p, rows, row, tile, out, stride, ahead);
 }
 
 // All rows of `tiles` tiles, T at a time; `tiles` is at most kMaxTiles.
@@ -51,15 +62,16 @@ template <class P, int R, int T>
 static void group(const Product& p, long row_begin, long row_end, long tile, long tiles) {
     alignas(64) float out[kMaxRows * kMaxTiles * 16];
     const long stride = kMaxTiles * 16;
-    long left = row_end - row_begin, row = row_begin;
-    for (long parts = (left + R - 1) / R; parts; parts--) {
-        long rows = (left + parts - 1) / parts;
+    const long count = row_end - row_begin, parts = (count + R - 1) / R;
+    for (long part = 0; part < parts; part++) {
+        const long row = row_begin + count * part / parts;
+        const long rows = row_begin + count * (part + 1) / parts - row;
+        const Ahead ahead = {part, parts};
         long t = 0;
-        for (; t + T <= tiles; t += T) block_of_rows<P, R, T>(p, rows, row, tile + t, out + t * 16, stride);
-        for (; t < tiles; t++) block_of_rows<P, R, 1>(p, rows, row, tile + t, out + t * 16, stride);
+        for (; t + T <= tiles; t += T)
+            block_of_rows<P, R, T>(p, rows, row, tile + t, out + t * 16, stride, ahead);
+        for (; t < tiles; t++) block_of_rows<P, R, 1>(p, rows, row, tile + t, out + t * 16, stride, ahead);
         finish(p, out, stride, row, rows, tile, tiles);
-        row += rows;
-        left -= rows;
     }
 }
 
@@ -77,8 +89,6 @@ static void product(const Product& p, long row_begin, long row_end, long tile_be
             group<P, P::rows, P::tiles>(p, row_begin, row_end, tile, tiles);
     }
 }
-
-#define TW_UNROLL _Pragma("GCC unroll 8")
 
 }  // namespace TW_ISA
 }  // namespace twinfer

@@ -10,33 +10,33 @@ struct FloatProduct {
     static constexpr int few_rows = kFewRows, few_tiles = kFewTiles;
 
     template <int R, int T>
-    TW_INLINE void block(const Product& p, long row, long tile, float* out, long stride) {
+    TW_INLINE void block(const Product& p, long row, long tile, float* out, long stride, Ahead ahead) {
         const Activations& a = *p.x;
         // A step is one float or one pair of bf16: 4 bytes of x, 64 bytes of a tile.
         const long steps = p.w->padded_k() / (kBf16 ? 2 : 1), tile_bytes = steps * 64;
         const uint8_t* w = p.w->data + tile * tile_bytes;
-        const uint8_t* x = kBf16 ? (const uint8_t*)(a.bf16 + row * a.stride)
-                                 : (const uint8_t*)(a.f32 + row * a.stride);
+        const uint8_t* x =
+            kBf16 ? (const uint8_t*)(a.bf16 + row * a.stride) : (const uint8_t*)(a.f32 + row * a.stride);
         const long x_stride = steps * 4;
         Float total[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = splat(0);
         for (long s = 0; s < steps; s++) {
             TW_UNROLL for (int t = 0; t < T; t++) {
                 const uint8_t* at = w + t * tile_bytes + s * 64;
-                if constexpr (R == 1) prefetch(at + T * tile_bytes);
+                if (ahead.part == 0) prefetch(at + T * tile_bytes);
                 if constexpr (kBf16) {
                     Bytes pairs = load_bytes(at);
-                    TW_UNROLL for (int r = 0; r < R; r++)
-                        total[r][t] = dot_bf16(total[r][t], pairs, x + r * x_stride + s * 4);
+                    TW_UNROLL for (int r = 0; r < R; r++) total[r][t] =
+                        dot_bf16(total[r][t], pairs, x + r * x_stride + s * 4);
                 } else {
                     Float values = load((const float*)at);
-                    TW_UNROLL for (int r = 0; r < R; r++)
-                        total[r][t] = fma(values, splat(*(const float*)(x + r * x_stride + s * 4)), total[r][t]);
+                    TW_UNROLL for (int r = 0; r < R; r++) total[r][t] =
+                        fma(values, splat(*(const float*)(x + r * x_stride + s * 4)), total[r][t]);
                 }
             }
         }
-        TW_UNROLL for (int r = 0; r < R; r++)
-            TW_UNROLL for (int t = 0; t < T; t++) store(out + r * stride + t * 16, total[r][t]);
+        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
+            store(out + r * stride + t * 16, total[r][t]);
     }
 };
 

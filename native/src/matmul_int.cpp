@@ -49,19 +49,18 @@ struct Int8 {
         TW_UNROLL for (int j = 0; j < 8; j++) {
             Bytes codes[T];
             TW_UNROLL for (int t = 0; t < T; t++) codes[t] = load_bytes(w + t * tile_bytes + j * 64);
-            TW_UNROLL for (int r = 0; r < R; r++)
-                TW_UNROLL for (int t = 0; t < T; t++)
-                    acc[r][t] = dot_bytes(acc[r][t], codes[t], x + r * stride + 4 * j);
+            TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
+                dot_bytes(acc[r][t], codes[t], x + r * stride + 4 * j);
         }
     }
 };
 
-template <class Codes, class Scales, bool kByBlock>
+template <class Codes, class Scales>
 struct IntProduct {
     static constexpr int rows = kIntRows, tiles = kIntTiles, few_rows = kFewRows, few_tiles = kFewTiles;
 
     template <int R, int T>
-    TW_INLINE void block(const Product& p, long row, long tile, float* out, long stride) {
+    TW_INLINE void block(const Product& p, long row, long tile, float* out, long stride, Ahead ahead) {
         const Matrix& w = *p.w;
         const Activations& a = *p.x;
         const long blocks = w.blocks(), tile_bytes = blocks * Codes::bytes;
@@ -70,14 +69,16 @@ struct IntProduct {
         const uint8_t* scales = w.scales + tile * scale_tile;
         const int8_t* x = a.codes + row * a.stride;
         const long at = row * blocks;
+        const Lines fetch = ahead.share(Codes::bytes / 64 + 1);
         Float total[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = splat(0);
         for (long b = 0; b < blocks; b++) {
-            if constexpr (R == 1) {
-                // Few rows run at memory's pace: fetch the group after this one.
-                const uint8_t* next = codes + T * tile_bytes + b * Codes::bytes;
-                TW_UNROLL for (int t = 0; t < T; t++)
-                    for (long i = 0; i < Codes::bytes; i += 64) prefetch(next + t * tile_bytes + i);
+            for (long line = fetch.begin; line < fetch.end; line++) {
+                const bool scale = line == Codes::bytes / 64;
+                const long step = scale ? scale_tile : tile_bytes;
+                const uint8_t* next =
+                    scale ? scales + b * Codes::scale_bytes : codes + b * Codes::bytes + line * 64;
+                TW_UNROLL for (int t = T; t < 2 * T; t++) prefetch(next + t * step);
             }
             Int acc[R][T];
             TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) {
@@ -89,8 +90,7 @@ struct IntProduct {
                 Float scale = Scales::get(s);
                 Float minimum = Codes::minima ? Scales::get(s + Scales::bytes) : scale;
                 TW_UNROLL for (int r = 0; r < R; r++) {
-                    Float sum = to_float(acc[r][t]);
-                    if constexpr (kByBlock) sum = mul(sum, splat(a.block_scale[at + r * blocks + b]));
+                    Float sum = mul(to_float(acc[r][t]), splat(a.scale[at + r * blocks + b]));
                     total[r][t] = fma(scale, sum, total[r][t]);
                     if constexpr (Codes::minima)
                         total[r][t] = fma(minimum, splat(a.block_sum[at + r * blocks + b]), total[r][t]);
@@ -98,30 +98,22 @@ struct IntProduct {
             }
         }
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
-            store(out + r * stride + t * 16, mul(total[r][t], splat(a.row_scale[row + r])));
+            store(out + r * stride + t * 16, total[r][t]);
     }
 };
 
-template <template <class> class Codes, class Scales>
-static void by_scale(const Product& p, long r0, long r1, long t0, long t1) {
-    if (p.x->by_block)
-        product<IntProduct<Codes<Scales>, Scales, true>>(p, r0, r1, t0, t1);
-    else
-        product<IntProduct<Codes<Scales>, Scales, false>>(p, r0, r1, t0, t1);
-}
-
 void matmul_int4(const Product& p, long r0, long r1, long t0, long t1) {
     if (p.w->wide)
-        by_scale<Int4, WideScales>(p, r0, r1, t0, t1);
+        product<IntProduct<Int4<WideScales>, WideScales>>(p, r0, r1, t0, t1);
     else
-        by_scale<Int4, NarrowScales>(p, r0, r1, t0, t1);
+        product<IntProduct<Int4<NarrowScales>, NarrowScales>>(p, r0, r1, t0, t1);
 }
 
 void matmul_int8(const Product& p, long r0, long r1, long t0, long t1) {
     if (p.w->wide)
-        by_scale<Int8, WideScales>(p, r0, r1, t0, t1);
+        product<IntProduct<Int8<WideScales>, WideScales>>(p, r0, r1, t0, t1);
     else
-        by_scale<Int8, NarrowScales>(p, r0, r1, t0, t1);
+        product<IntProduct<Int8<NarrowScales>, NarrowScales>>(p, r0, r1, t0, t1);
 }
 
 }  // namespace TW_ISA

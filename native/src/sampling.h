@@ -17,18 +17,18 @@ struct Sampling {
     uint64_t seed;
 };
 
-// A uniform number in [0, 1) that depends on seed and position only: Philox4x32-10 keyed by the seed, with the
-// position as its counter.
+// A uniform number in [0, 1) that depends on seed and position only: Philox4x32-10 keyed by the seed, with
+// the position as its counter.
 double uniform(uint64_t seed, uint64_t position);
 
 struct SamplingScratch {
-    std::vector<float> weights;
+    std::vector<float> weights, sums;
     std::vector<int32_t> candidates;
 };
 
-// The token for `position`, from logits [vocab]. Temperature comes first, then top_k, top_p and min_p, each over
-// what the one before it left, then the inverse of the distribution function. Lower ids win ties.
-int32_t sample(const Kernels& kernels, const float* logits, long vocab, const Sampling& how, uint64_t position,
-               SamplingScratch& scratch);
+// The token for `position`, from logits [vocab]. Temperature comes first, then top_k, top_p and min_p, each
+// over what the one before it left, then the inverse of the distribution function. Lower ids win ties.
+int32_t sample(const Kernels& kernels, const float* logits, long vocab, const Sampling& how,
+               uint64_t position, SamplingScratch& scratch);
 
 }  // namespace twinfer

@@ -1,14 +1,19 @@
 // The vector vocabulary that every kernel is written in: 16 lanes of 32 bits, or 64 bytes.
 //
 // Each kernel file is compiled once per instruction set. The build defines TW_ISA (the namespace) and one of
-// TW_AVX512, TW_AVX2 or nothing for plain C++; this header brings the matching vocabulary into twinfer::TW_ISA.
-// Kernel files must not use the standard library's templates: their instances would be merged by the linker
-// across instruction sets, and code for one machine would run on another.
+// TW_AVX512, TW_AVX2 or nothing for plain C++; this header brings the matching vocabulary into
+// twinfer::TW_ISA. Kernel files must not use the standard library's templates: their instances would be
+// merged by the linker across instruction sets, and code for one machine would run on another.
 #pragma once
 
 #include <stdint.h>
 
 #define TW_INLINE static inline __attribute__((always_inline))
+
+#define TW_UNROLL _Pragma("GCC unroll 16")
+
+// A function worth a name of its own in a profile.
+#define TW_APART static __attribute__((noinline))
 
 #if defined(TW_AVX512)
 #include "simd_avx512.h"
@@ -24,21 +29,36 @@ namespace TW_ISA {
 // The largest whole number of lanes that n elements need.
 TW_INLINE long padded(long n) { return (n + 15) & ~15L; }
 
-// e^x to about one unit in the last place; 0 below -87.
+// The polynomial c[0] + c[1] x + ... of degree N, by Horner's rule.
+template <int N>
+TW_INLINE Float polynomial(Float x, const float (&c)[N + 1]) {
+    Float p = splat(c[N]);
+    TW_UNROLL for (int i = N - 1; i >= 0; i--) p = fma(p, x, splat(c[i]));
+    return p;
+}
+
+// e^x to about one unit in the last place, for x up to 88; 0 far below -87.
 TW_INLINE Float exp(Float x) {
-    Float clamped = min(max(x, splat(-87.0f)), splat(88.0f));
-    Int n = round_to_int(mul(clamped, splat(1.44269504088896341f)));
-    Float whole = to_float(n);
-    Float r = fma(whole, splat(-0.693359375f), clamped);
-    r = fma(whole, splat(2.12194440e-4f), r);
-    Float p = splat(1.0f / 720);
-    p = fma(p, r, splat(1.0f / 120));
-    p = fma(p, r, splat(1.0f / 24));
-    p = fma(p, r, splat(1.0f / 6));
-    p = fma(p, r, splat(0.5f));
-    p = fma(p, r, splat(1.0f));
-    p = fma(p, r, splat(1.0f));
-    return zero_where_less(x, splat(-87.0f), mul(p, power_of_two(n)));
+    constexpr float c[] = {1, 1, 1.0f / 2, 1.0f / 6, 1.0f / 24, 1.0f / 120, 1.0f / 720};
+    Float bounded = min(max(x, splat(-88.0f)), splat(88.0f));
+    Float n = round(mul(bounded, splat(1.44269504088896341f)));
+    Float r = fma(n, splat(-0.693359375f), bounded);  // ln 2 in two parts
+    r = fma(n, splat(2.12194440e-4f), r);
+    return scale_by_power(polynomial<6>(r, c), n);
+}
+
+// 2^x for x up to 127; 0 far below -126. To about one unit in the last place, or to 13 bits if `rough`.
+template <bool rough>
+TW_INLINE Float exp2(Float x) {
+    Float bounded = max(x, splat(-127.0f));
+    Float n = round(bounded);
+    Float r = sub(bounded, n);
+    if constexpr (rough) {
+        constexpr float c[] = {0.99992807f, 0.69326099f, 0.24261112f, 0.05517166f};
+        return scale_by_power(polynomial<3>(r, c), n);
+    }
+    constexpr float c[] = {1, 0.69314718f, 0.24022651f, 0.05550411f, 0.00961813f, 0.00133336f, 0.00015403f};
+    return scale_by_power(polynomial<6>(r, c), n);
 }
 
 // x * sigmoid(x).

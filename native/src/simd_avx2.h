@@ -21,7 +21,6 @@ constexpr int kIntRows = 2, kIntTiles = 1, kFewRows = 1, kFewTiles = 2;
 constexpr int kFloatRows = 4, kFloatTiles = 1;
 constexpr int kScoreRows = 4, kScorePages = 1, kValueRows = 2, kValueVectors = 2;
 
-
 TW_INLINE Float splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TW_INLINE Float load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 TW_INLINE void store(float* p, Float x) {
@@ -59,9 +58,9 @@ TW_INLINE Float abs(Float x) {
     __m256 sign = _mm256_set1_ps(-0.0f);
     return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
 }
-TW_INLINE Float zero_where_less(Float x, Float bound, Float y) {
-    return {_mm256_and_ps(_mm256_cmp_ps(x.a, bound.a, _CMP_NLT_UQ), y.a),
-            _mm256_and_ps(_mm256_cmp_ps(x.b, bound.b, _CMP_NLT_UQ), y.b)};
+TW_INLINE Float zero_below(Float x, Float bound) {
+    return {_mm256_and_ps(_mm256_cmp_ps(x.a, bound.a, _CMP_GE_OQ), x.a),
+            _mm256_and_ps(_mm256_cmp_ps(x.b, bound.b, _CMP_GE_OQ), x.b)};
 }
 
 TW_INLINE float sum(Float x) {
@@ -87,10 +86,17 @@ TW_INLINE int32_t isum(Int x) {
 }
 TW_INLINE Float to_float(Int x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 TW_INLINE Int round_to_int(Float x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
-TW_INLINE Float power_of_two(Int n) {
-    __m256i bias = _mm256_set1_epi32(127);
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.a, bias), 23)),
-            _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.b, bias), 23))};
+TW_INLINE Float round(Float x) {
+    constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(x.a, mode), _mm256_round_ps(x.b, mode)};
+}
+TW_INLINE __m256 power_of_two(__m256 n) {
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+// x * 2^n for whole n from -127 (which gives 0) to 127.
+TW_INLINE Float scale_by_power(Float x, Float n) {
+    return {_mm256_mul_ps(x.a, power_of_two(n.a)), _mm256_mul_ps(x.b, power_of_two(n.b))};
 }
 
 TW_INLINE Float load_f16(const uint16_t* p) {

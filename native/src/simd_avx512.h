@@ -33,8 +33,14 @@ TW_INLINE Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c)
 TW_INLINE Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
 TW_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
 TW_INLINE Float abs(Float a) { return _mm512_abs_ps(a); }
-TW_INLINE Float zero_where_less(Float x, Float bound, Float y) {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), y);
+TW_INLINE Float round(Float a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+// x * 2^n for whole n.
+TW_INLINE Float scale_by_power(Float x, Float n) { return _mm512_scalef_ps(x, n); }
+
+TW_INLINE Float zero_below(Float x, Float bound) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), x);
 }
 
 TW_INLINE float sum(Float a) {
@@ -55,9 +61,6 @@ TW_INLINE Int iadd(Int a, Int b) { return _mm512_add_epi32(a, b); }
 TW_INLINE int32_t isum(Int a) { return _mm512_reduce_add_epi32(a); }
 TW_INLINE Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
 TW_INLINE Int round_to_int(Float a) { return _mm512_cvtps_epi32(a); }
-TW_INLINE Float power_of_two(Int n) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
-}
 
 TW_INLINE Float load_f16(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
 TW_INLINE void store_bf16(uint16_t* p, Float x) {

@@ -17,12 +17,8 @@ constexpr int kIntRows = 1, kIntTiles = 1, kFewRows = 1, kFewTiles = 1;
 constexpr int kFloatRows = 2, kFloatTiles = 1;
 constexpr int kScoreRows = 2, kScorePages = 1, kValueRows = 1, kValueVectors = 1;
 
-TW_INLINE Float splat(float x) {
-    return Float{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
-}
-TW_INLINE Int isplat(int32_t x) {
-    return Int{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
-}
+TW_INLINE Float splat(float x) { return Float{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
+TW_INLINE Int isplat(int32_t x) { return Int{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 TW_INLINE Float load(const float* p) {
     Float x;
     memcpy(&x, p, 64);
@@ -54,7 +50,7 @@ TW_INLINE Float fma(Float a, Float b, Float c) { return a * b + c; }
 TW_INLINE Float min(Float a, Float b) { return a < b ? a : b; }
 TW_INLINE Float max(Float a, Float b) { return a > b ? a : b; }
 TW_INLINE Float abs(Float a) { return (Float)((Int)a & isplat(0x7fffffff)); }
-TW_INLINE Float zero_where_less(Float x, Float bound, Float y) { return (Float)((Int)y & ~(x < bound)); }
+TW_INLINE Float zero_below(Float x, Float bound) { return (Float)((Int)x & (x >= bound)); }
 
 TW_INLINE float sum(Float a) {
     float s[16];
@@ -81,7 +77,11 @@ TW_INLINE Int round_to_int(Float a) {
     Float shifted = a + splat(12582912.0f);
     return (Int)shifted - isplat(0x4b400000);
 }
-TW_INLINE Float power_of_two(Int n) { return (Float)((n + isplat(127)) << 23); }
+TW_INLINE Float round(Float a) { return to_float(round_to_int(a)); }
+// x * 2^n for whole n from -127 (which gives 0) to 127.
+TW_INLINE Float scale_by_power(Float x, Float n) {
+    return x * (Float)((round_to_int(n) + isplat(127)) << 23);
+}
 
 TW_INLINE Float load_f16(const uint16_t* p) {
     Unsigned h;

@@ -15,7 +15,7 @@ void rope(float*, long, long, const float*, const float*);
 void write_kv(const KvLayer&, const Heads&, long, long, const float*, const float*);
 void attention(const KvLayer&, const Heads&, const AttentionTile&, void*);
 long argmax(const float*, long);
-void weights(const float*, long, float, float, float*);
+void weights(const float*, long, float, float, float, float*, float*);
 
 }  // namespace TW_ISA
 
@@ -27,10 +27,14 @@ void weights(const float*, long, float, float, float*);
 const Kernels& TW_TABLE(TW_ISA)() {
     using namespace TW_ISA;
     static constexpr Kernels table = {
-        TW_NAME(TW_ISA), {matmul_f32, matmul_bf16, matmul_int8, matmul_int4},
-        rms_norm,        encode,
-        rope,            write_kv,
-        attention,       argmax,
+        TW_NAME(TW_ISA),
+        {matmul_f32, matmul_bf16, matmul_int8, matmul_int4},
+        rms_norm,
+        encode,
+        rope,
+        write_kv,
+        attention,
+        argmax,
         weights,
     };
     return table;

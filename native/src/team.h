@@ -14,7 +14,8 @@ namespace twinfer {
 
 class Team {
   public:
-    // One thread per core id; -1 is a thread that is not pinned. The constructing thread is pinned to the first.
+    // One thread per core id; -1 is a thread that is not pinned. The constructing thread is pinned to the
+    // first.
     explicit Team(const std::vector<int>& cores);
     ~Team();
     Team(const Team&) = delete;
@@ -26,7 +27,8 @@ class Team {
     void set_active(int members) { active_.store(members); }
     int active() const { return active_.load(); }
 
-    // Calls work(item, member) once for every item in [0, items), on any member, and returns when all are done.
+    // Calls work(item, member) once for every item in [0, items), on any member, and returns when all are
+    // done.
     template <class F>
     void run(long items, F&& work) {
         if (items == 1) return work(0L, 0);

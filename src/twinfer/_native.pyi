@@ -95,7 +95,11 @@ class Decoder:
         """As `forward`, but returns the logits [T, V] of every new token. For tests and likelihoods."""
 
 def matmul(
-    isa: str, layout: dict[str, Any], weights: NDArray[np.uint8], x: NDArray[np.float32], epilogue: str = "store"
+    isa: str,
+    layout: dict[str, Any],
+    weights: NDArray[np.uint8],
+    x: NDArray[np.float32],
+    epilogue: str = "store",
 ) -> NDArray[np.float32]:
     """x [M, K] times one packed matrix: [M, N].
 
@@ -152,3 +156,16 @@ def sample(
 
 def uniform(seed: int, position: int) -> float:
     """The random number in [0, 1) of a seed and a position (Philox4x32-10)."""
+
+def measure_ops(cores: list[int], isa: str = "", kind: str = "int8") -> float:
+    """Billions of operations a second of these cores together; a product and its addition are two.
+
+    `kind` is "int8" (8-bit dot products), "bf16" or "f32", with the best instruction of `isa` for it. It
+    takes a fifth of a second, on threads of its own; -1 is a core that the system picks. Releases the GIL.
+
+    Raises:
+        ValueError: no cores, or no such kind or instruction set.
+    """
+
+def measure_read(cores: list[int]) -> float:
+    """Billions of bytes a second that these cores together read from memory. Releases the GIL."""

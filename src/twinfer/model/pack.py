@@ -3,9 +3,9 @@
 It decides which format each matrix gets in a precision, and where everything lies. `Plan.layout` is plain
 data that `build.py` and the native module read:
 
-    {"precision", "nbytes", "config": {sizes}, "embedding": M, "output": M, "norm": offset,
-     "layers": [{"attn_norm": offset, "ffn_norm": offset, "qkv": [M, ...], "out": M, "gate_up": M, "down": M}]}
-    M = {"format", "wide", "by_block", "n", "k", "data": offset, "scales": offset}
+    {"precision", "nbytes", "config": {sizes}, "embedding": M, "output": M, "norm": offset, "layers": [
+        {"attn_norm": offset, "ffn_norm": offset, "qkv": [M, ...], "out": M, "gate_up": M, "down": M}]}
+    M = {"format", "wide", "n", "k", "data": offset, "scales": offset}
 
 Query, key and value are one matrix where their formats agree; gate and up alternate by tiles. A tied output
 is the embedding itself.
@@ -99,8 +99,8 @@ class _Packer:
     def plan(self) -> Plan:
         d = self._description
         layers = [self._layer(i) for i in range(d.layers)]
-        embedding = self._matrix(["token_embd.weight"], in_layer=False, by_block=True)
-        output = embedding if d.tied else self._matrix(["output.weight"], in_layer=False, by_block=True)
+        embedding = self._matrix(["token_embd.weight"], in_layer=False)
+        output = embedding if d.tied else self._matrix(["output.weight"], in_layer=False)
         norm = self._vector("output_norm.weight")
         layout: dict[str, Any] = {
             "precision": self._precision,
@@ -126,8 +126,7 @@ class _Packer:
             "out": self._matrix(names("attn_output")),
             "ffn_norm": self._vector(f"blk.{i}.ffn_norm.weight"),
             "gate_up": self._pair(gate_up),
-            # The feed-forward's inner activations have outliers that one scale per token serves badly.
-            "down": self._matrix(names("ffn_down"), by_block=True),
+            "down": self._matrix(names("ffn_down")),
         }
 
     def _kind(self, name: str) -> tuple[str, bool]:
@@ -143,11 +142,11 @@ class _Packer:
             return "int4"
         return "int8" if self._four_bit_file or not in_layer else "int4"
 
-    def _matrix(self, names: list[str], in_layer: bool = True, by_block: bool = False) -> dict[str, Any]:
+    def _matrix(self, names: list[str], in_layer: bool = True) -> dict[str, Any]:
         tensors = [self._tensors[name] for name in names]
         format = self._format(tensors, in_layer)
         n, k = sum(tensor.shape[0] for tensor in tensors), tensors[0].shape[1]
-        entry = self._entry(tensors, format, by_block, n, k)
+        entry = self._entry(tensors, format, n, k)
 
         def write() -> list[tuple[int, NDArray[np.generic]]]:
             codes = pack_matrix.joined([pack_matrix.encode(tensor, format) for tensor in tensors])
@@ -160,7 +159,7 @@ class _Packer:
         tensors = [self._tensors[name] for name in names]
         format = self._format(tensors, in_layer=True)
         n, k = tensors[0].shape
-        entry = self._entry(tensors, format, False, 2 * _round_up(n, TILE), k)
+        entry = self._entry(tensors, format, 2 * _round_up(n, TILE), k)
 
         def write() -> list[tuple[int, NDArray[np.generic]]]:
             return _pieces(entry, [pack_matrix.encode(tensor, format) for tensor in tensors])
@@ -168,14 +167,13 @@ class _Packer:
         self._writers.append(write)
         return entry
 
-    def _entry(self, tensors: list[Tensor], format: str, by_block: bool, n: int, k: int) -> dict[str, Any]:
+    def _entry(self, tensors: list[Tensor], format: str, n: int, k: int) -> dict[str, Any]:
         wide = pack_matrix.is_wide([tensor.kind for tensor in tensors], format)
         weights = _round_up(n, TILE) * _round_up(k, BLOCK)
         scale_bytes = {"int8": 1, "int4": 2}.get(format, 0) * (4 if wide else 2) * (weights // BLOCK)
         return {
             "format": format,
             "wide": wide,
-            "by_block": by_block,
             "n": n,
             "k": k,
             "data": self._place(weights * BITS[format] // 8),

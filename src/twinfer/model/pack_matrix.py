@@ -8,6 +8,7 @@ side. K is padded to blocks of 32 with weights of zero, N to 16.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -19,8 +20,9 @@ BLOCK = 32
 TILE = 16
 FOUR_BIT_KINDS = frozenset({"Q4_0", "Q4_1", "Q4_K"})
 
+Element = TypeVar("Element", bound=np.generic)
 Units = NDArray[np.uint32]
-Scales = NDArray[np.float32] | NDArray[np.float16]
+Scales = NDArray[np.float32 | np.float16]
 
 
 class Codes(msgspec.Struct):
@@ -64,7 +66,9 @@ def tile_units(units: Units) -> Units:
 
 def tile_scales(scales: Scales, wide: bool) -> Scales:
     """[N, blocks, s] to [tiles, blocks, s, 16], float32 if wide, float16 otherwise."""
-    return _tiles(scales.astype(np.float32 if wide else np.float16, copy=False)).transpose(0, 2, 3, 1)
+    if wide:
+        return _tiles(scales.astype(np.float32, copy=False)).transpose(0, 2, 3, 1)
+    return _tiles(scales.astype(np.float16, copy=False)).transpose(0, 2, 3, 1)
 
 
 def to_bf16(x: NDArray[np.float32]) -> NDArray[np.uint16]:
@@ -83,7 +87,7 @@ def quantise_8(x: NDArray[np.float32]) -> Codes:
 
 
 def quantise_4(x: NDArray[np.float32]) -> Codes:
-    """Groups of 32 with a float16 scale and minimum each, code = round((w - minimum) / scale) within 0..15."""
+    """Groups of 32 with a float16 scale and minimum each, code = round((w - minimum) / scale) in 0..15."""
     groups = _groups(x)
     low = groups.min(axis=2, keepdims=True)
     scales = ((groups.max(axis=2, keepdims=True) - low) / 15).astype(np.float16)
@@ -123,7 +127,7 @@ def _q4_k(tensor: Tensor) -> Codes:
     scales = np.stack([d[:, :, :1] * scale, -d[:, :, 1:] * minimum], axis=3).astype(np.float32)
     pairs = blocks[:, :, 16:].reshape(rows, -1, 4, 32)  # low nibbles are one group, high nibbles the next
     codes = np.stack([pairs & 15, pairs >> 4], axis=3).reshape(rows, -1, BLOCK)
-    return Codes(_nibbles(codes), scales.reshape(rows, -1, 2))
+    return Codes(_nibbles(codes.astype(np.uint8)), scales.reshape(rows, -1, 2))
 
 
 def _nibbles(codes: NDArray[np.uint8]) -> Units:
@@ -133,7 +137,7 @@ def _nibbles(codes: NDArray[np.uint8]) -> Units:
 
 
 def _inverse(scales: NDArray[np.float16]) -> NDArray[np.float32]:
-    wide = scales.astype(np.float32)
+    wide = scales.astype(np.float32)  # 0 for an all-zero group, whose codes do not matter
     return np.divide(1, wide, out=np.zeros_like(wide), where=wide > 0)
 
 
@@ -146,7 +150,7 @@ def _groups(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return _padded(x).reshape(len(x), -1, BLOCK)
 
 
-def _tiles(x: NDArray[np.generic]) -> NDArray[np.generic]:
+def _tiles(x: NDArray[Element]) -> NDArray[Element]:
     rest = -len(x) % TILE
     if rest:
         x = np.pad(x, [(0, rest)] + [(0, 0)] * (x.ndim - 1))

@@ -7,7 +7,7 @@ D head size, F feed-forward size, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
     from twinfer.model.checkpoint import Checkpoint
     from twinfer.model.description import Description
 
-F32 = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
 
 
 class Layer(msgspec.Struct):
     """One layer's weights; matrices are [outputs, inputs]."""
 
-    attn_norm: F32
-    q: F32
-    k: F32
-    v: F32
-    o: F32
-    ffn_norm: F32
-    gate: F32
-    up: F32
-    down: F32
+    attn_norm: Floats
+    q: Floats
+    k: Floats
+    v: Floats
+    o: Floats
+    ffn_norm: Floats
+    gate: Floats
+    up: Floats
+    down: Floats
 
 
 class Reference(msgspec.Struct):
     """A whole model in float32."""
 
     description: Description
-    embedding: F32
+    embedding: Floats
     layers: list[Layer]
-    norm: F32
-    output: F32
+    norm: Floats
+    output: Floats
 
 
 def reference(checkpoint: Checkpoint) -> Reference:
     """The checkpoint's weights, dequantised exactly."""
 
-    def matrix(name: str) -> F32:
+    def matrix(name: str) -> Floats:
         return checkpoint.tensors[name].floats()
 
-    def vector(name: str) -> F32:
+    def vector(name: str) -> Floats:
         return matrix(name).reshape(-1)
 
     layers = [
@@ -72,7 +72,7 @@ def reference(checkpoint: Checkpoint) -> Reference:
     return Reference(checkpoint.description, embedding, layers, vector("output_norm.weight"), output)
 
 
-def logits(model: Reference, tokens: NDArray[np.int32]) -> F32:
+def logits(model: Reference, tokens: NDArray[np.int32]) -> Floats:
     """Logits [T, V] of every position of one sequence that starts at position 0."""
     d = model.description
     positions = np.arange(len(tokens))
@@ -88,17 +88,17 @@ def logits(model: Reference, tokens: NDArray[np.int32]) -> F32:
     return rms_norm(x, model.norm, d.rms_eps) @ model.output.T
 
 
-def rms_norm(x: F32, weight: F32, eps: float) -> F32:
+def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:
     """x / root-mean-square(x) * weight, over the last axis."""
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(eps)) * weight
 
 
-def swiglu(gate: F32, up: F32) -> F32:
+def swiglu(gate: Floats, up: Floats) -> Floats:
     """silu(gate) * up."""
     return gate / (1 + np.exp(-gate)) * up
 
 
-def rope(x: F32, positions: NDArray[np.int64], inv_freq: tuple[float, ...]) -> F32:
+def rope(x: Floats, positions: NDArray[np.int64], inv_freq: tuple[float, ...]) -> Floats:
     """Rotates the pairs (2i, 2i+1) of x [T, heads, D] by position * inv_freq[i]."""
     angle = positions[:, None].astype(np.float32) * np.asarray(inv_freq, np.float32)  # [T, D/2]
     cos, sin = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
@@ -109,7 +109,7 @@ def rope(x: F32, positions: NDArray[np.int64], inv_freq: tuple[float, ...]) -> F
     return out
 
 
-def attention(q: F32, k: F32, v: F32) -> F32:
+def attention(q: Floats, k: Floats, v: Floats) -> Floats:
     """Causal attention: q [T, A, D] over k, v [P, B, D]; the T queries are the last of the P positions."""
     group = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
