@@ -1,7 +1,7 @@
 """What crosses between router and engines: small typed structs, MessagePack on the wire.
 
 The router sends `Load`, `Prefill`, `Decode`, `Grant`, `Cancel`; an engine answers with
-`Hello`, `Ready`, `Step`, `Released`, `Failed`. No KV and no text ever crosses here. Nothing asks an
+`Hello`, `Ready`, `Step`, `Released`, `Stale`, `Failed`. No KV and no text ever crosses here. Nothing asks an
 engine to end: it holds nothing that matters, so its process is killed.
 
 Lengths and positions count tokens. Times are seconds of the host's monotonic clock, which every
@@ -69,6 +69,15 @@ class Pool(msgspec.Struct, frozen=True, array_like=True):
     dtype: str
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """The board in shared memory, with `engines` slots, and which of them is the engine's as `owner`."""
+
+    region: Region
+    engines: int
+    slot: int
+    owner: int
+
+
 class Load(msgspec.Struct, tag="load", array_like=True):
     """Build the model over shared memory and answer `Ready`.
 
@@ -79,6 +88,7 @@ class Load(msgspec.Struct, tag="load", array_like=True):
     prefill: Weights
     decode: Weights | None
     pool: Pool
+    place: Place
     prefill_chunk: int
     max_batch_size: int
 
@@ -86,13 +96,14 @@ class Load(msgspec.Struct, tag="load", array_like=True):
 class Prefill(msgspec.Struct, tag="prefill", array_like=True):
     """Compute `tokens` at positions from `computed` on, into `pages`, and sample the next token.
 
-    `pages` is the whole page table, from position 0.
+    `pages` is the whole page table, from position 0; `stamps` are those under which it is leased.
     """
 
     request: int
     tokens: list[int]
     computed: int
     pages: list[int]
+    stamps: list[int]
     task: Task
 
 
@@ -107,6 +118,7 @@ class Decode(msgspec.Struct, tag="decode", array_like=True):
     tokens: list[int]
     computed: int
     pages: list[int]
+    stamps: list[int]
     task: Task
 
 
@@ -115,12 +127,18 @@ class Grant(msgspec.Struct, tag="grant", array_like=True):
 
     request: int
     pages: list[int]
+    stamps: list[int]
 
 
 class Cancel(msgspec.Struct, tag="cancel", array_like=True):
-    """Let a request go. The engine answers `Released` once it no longer touches the pages."""
+    """Let a request go. The engine answers `Released` once it no longer touches the pages.
+
+    `placement` counts how often the request was given to an engine, so that an answer to an earlier
+    Cancel is not taken for one to this.
+    """
 
     request: int
+    placement: int
 
 
 ToEngine = Load | Prefill | Decode | Grant | Cancel
@@ -157,7 +175,14 @@ class Step(msgspec.Struct, tag="step", array_like=True):
 
 
 class Released(msgspec.Struct, tag="released", array_like=True):
-    """The engine no longer touches these requests' pages."""
+    """The engine no longer touches the request's pages; the answer to a `Cancel`."""
+
+    request: int
+    placement: int
+
+
+class Stale(msgspec.Struct, tag="stale", array_like=True):
+    """Pages of these requests had other content than they were leased with; they were let go."""
 
     requests: list[int]
 
@@ -168,4 +193,4 @@ class Failed(msgspec.Struct, tag="failed", array_like=True):
     message: str
 
 
-FromEngine = Hello | Ready | Step | Released | Failed
+FromEngine = Hello | Ready | Step | Released | Stale | Failed

@@ -17,10 +17,11 @@ from twinfer.cluster.host import Host
 from twinfer.cluster.memory import free_memory
 from twinfer.cluster.plan import EngineSpec, plan_engines
 from twinfer.config import DEFAULT_MODEL, DEFAULT_POOL_BYTES, Config
+from twinfer.kv.board import Board, board_bytes
 from twinfer.kv.layout import PAGE_TOKENS, Layout
 from twinfer.kv.region import SharedRegion, map_region
 from twinfer.kv.sizing import PoolSize, size_pool
-from twinfer.messages import Load, Pool, Region, Weights
+from twinfer.messages import Load, Place, Pool, Region, Weights
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.description import Description
 from twinfer.model.load import load
@@ -28,8 +29,10 @@ from twinfer.model.pack import Plan, pack, resolve_precision
 from twinfer.model.resolve import resolve
 from twinfer.model.template import ChatTemplate, load_template
 from twinfer.model.tokenizer import Tokenizer, load_tokenizer
-from twinfer.router.core import Cache, Core
+from twinfer.policy.pages import PageLedger
+from twinfer.router.core import Core
 from twinfer.router.links import Links
+from twinfer.router.memory import Cache, Memory
 from twinfer.router.router import Router
 
 BACKLOG_STEPS = 2
@@ -78,15 +81,17 @@ async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[
     with ExitStack() as stack:
         regions = {name: _region(stack, f"twinfer-{name}", plan.nbytes) for name, plan in shape.plans.items()}
         pool = _region(stack, "twinfer-kv", shape.pool.pages * shape.kv.page_bytes)
+        notes = _region(stack, "twinfer-board", board_bytes(len(shape.engines), shape.pool.pages))
+        board = Board(map_region(notes.fd, notes.nbytes, writable=True), len(shape.engines))
         links = Links()
-        host = Host(links.endpoint, [*(region.fd for region in regions.values()), pool.fd])
-        router = Router(_core(config, shape), links, host, shape.pool.max_model_len)
+        host = Host(links.endpoint, [*(region.fd for region in regions.values()), pool.fd, notes.fd])
+        router = Router(_core(config, shape, board), links, host, shape.pool.max_model_len)
         try:
-            router.start(shape.engines)
+            router.start(shape.engines, [board.slot(number) for number in range(len(shape.engines))])
             for name, plan in shape.plans.items():
                 await asyncio.to_thread(_write, plan, regions[name])
             _, tokenizer, template = await asyncio.gather(
-                router.load(_load_message(config, shape, regions, pool)),
+                router.load(_load_maker(config, shape, regions, pool, notes)),
                 asyncio.to_thread(load_tokenizer, checkpoint),
                 asyncio.to_thread(load_template, checkpoint),
             )
@@ -128,32 +133,40 @@ def decide(config: Config, checkpoint: Checkpoint, cores: list[int]) -> Shape:
     return Shape(plan_engines(config, cores), (prefill, decode), plans, kv, size)
 
 
-def _core(config: Config, shape: Shape) -> Core:
+def _core(config: Config, shape: Shape, board: Board) -> Core:
     prefill, decode = shape.precisions
     # One deployment serves one model; the name matters once pages outlive it or cross between hosts.
     root = "\0".join([str(config.model), prefill, decode, shape.kv.dtype])
+    cache = Cache(root if config.prefix_cache else None, same_precision=prefill == decode)
     return Core(
-        pages=shape.pool.pages,
-        page_tokens=PAGE_TOKENS,
+        Memory(PageLedger(shape.pool.pages, board.stamps), PAGE_TOKENS, cache),
         slots=config.max_batch_size,
         backlog=BACKLOG_STEPS * (config.prefill_chunk or WHOLE_PROMPT_STEP),
-        cache=Cache(root if config.prefix_cache else None, same_precision=prefill == decode),
     )
 
 
-def _load_message(config: Config, shape: Shape, regions: dict[str, SharedRegion], pool: SharedRegion) -> Load:
+def _load_maker(
+    config: Config, shape: Shape, regions: dict[str, SharedRegion], pool: SharedRegion, notes: SharedRegion
+) -> Callable[[int, int], Load]:
+    """What makes the `Load` for an engine's slot on the board and the process that owns it."""
+
     def weights(precision: str) -> Weights:
         region = regions[precision]
         return Weights(Region(region.fd, region.nbytes), shape.plans[precision].layout)
 
     prefill, decode = shape.precisions
-    return Load(
-        prefill=weights(prefill),
-        decode=None if decode == prefill else weights(decode),
-        pool=Pool(Region(pool.fd, pool.nbytes), PAGE_TOKENS, shape.kv.dtype),
-        prefill_chunk=config.prefill_chunk,
-        max_batch_size=config.max_batch_size,
-    )
+
+    def make(slot: int, owner: int) -> Load:
+        return Load(
+            prefill=weights(prefill),
+            decode=None if decode == prefill else weights(decode),
+            pool=Pool(Region(pool.fd, pool.nbytes), PAGE_TOKENS, shape.kv.dtype),
+            place=Place(Region(notes.fd, notes.nbytes), len(shape.engines), slot, owner),
+            prefill_chunk=config.prefill_chunk,
+            max_batch_size=config.max_batch_size,
+        )
+
+    return make
 
 
 def _region(stack: ExitStack, name: str, nbytes: int) -> SharedRegion:

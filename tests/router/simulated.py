@@ -11,9 +11,11 @@ from collections import deque
 import numpy as np
 
 from twinfer.engine.engine import Engine
-from twinfer.messages import Cancel, Sampling
-from twinfer.router.core import Cache, Core
+from twinfer.messages import Cancel, Sampling, Step
+from twinfer.policy.pages import PageLedger
+from twinfer.router.core import Core
 from twinfer.router.generation import Generation
+from twinfer.router.memory import Cache, Memory
 from twinfer.router.request import Request
 from twinfer.timeline import Timeline
 
@@ -62,16 +64,37 @@ class HashModel:
         return np.array(sampled, np.int32)
 
 
+class Watch:
+    """Stands in for an engine's side of the board."""
+
+    def __init__(self, stamps):
+        self.stamps = stamps
+        self.in_flight = []
+        self.dying = False
+
+    def begin(self, requests):
+        self.in_flight = requests
+
+    def end(self):
+        self.in_flight = self.in_flight if self.dying else []
+
+    def stale(self, sequences):
+        return [sequence for sequence in sequences if not sequence.owns_pages(self.stamps)]
+
+
 class Cluster:
     """Engines by name, messages in order, time that moves by one at every event."""
 
     def __init__(self, roles, *, pages, slots=8, chunk=5, backlog=16, cache=CACHE, precisions=(0, 0)):
         self.pool = np.full((pages, PAGE), -1, np.int64)
-        self.core = Core(pages=pages, page_tokens=PAGE, slots=slots, backlog=backlog, cache=cache)
+        self.stamps = np.zeros(pages, np.uint32)
+        self.ledger = PageLedger(pages, self.stamps)
+        self.core = Core(Memory(self.ledger, PAGE, cache), slots=slots, backlog=backlog)
         self.models = [HashModel(self.pool, precision) for precision in precisions]
         self.chunk = chunk
         self.now = 0.0
-        self.engines, self.inbox, self.roles, self.ended = {}, {}, dict(roles), []
+        self.engines, self.watches, self.inbox = {}, {}, {}
+        self.roles, self.ended = dict(roles), []
         self.max_model_len = pages * PAGE
         self.numbers = iter(range(1, 1 << 30))
         for name in self.roles:
@@ -81,13 +104,21 @@ class Cluster:
         prefill, decode = (
             self.models if self.models[0].precision != self.models[1].precision else [self.models[0]] * 2
         )
-        self.engines[name] = Engine(prefill, decode, page_tokens=PAGE, chunk=self.chunk, max_batch=4)
+        self.watches[name] = Watch(self.stamps)
+        self.engines[name] = Engine(
+            prefill, decode, self.watches[name], page_tokens=PAGE, chunk=self.chunk, max_batch=4
+        )
         self.inbox[name] = deque()
         self.event(self.core.add_engine, name, self.roles[name])
 
-    def kill(self, name):
-        del self.engines[name], self.inbox[name]
-        self.event(self.core.lose_engine, name)
+    def kill(self, name, midstep=True):
+        """End an engine; with `midstep` in the middle of a step, whose outcome is lost."""
+        engine, watch = self.engines.pop(name), self.watches[name]
+        del self.inbox[name]
+        watch.dying = True
+        if midstep:
+            engine.step()
+        self.event(self.core.lose_engine, name, watch.in_flight)
 
     def event(self, act, *args):
         self.now += 1
@@ -97,7 +128,7 @@ class Cluster:
             self.inbox[engine].append(message)
         self.ended += self.core.ended
         self.core.ended = []
-        self.core.ledger.check()
+        self.ledger.check()
 
     def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt=""):
         generation = Generation(prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt)
@@ -121,11 +152,14 @@ class Cluster:
             answer = engine.take(message)
             assert (answer is not None) == isinstance(message, Cancel)
             if answer is not None:
-                self.event(self.core.on_released, name, answer.requests)
-        step = engine.step()
-        if step is not None:
-            self.event(self.core.on_step, name, step)
-        return acted or step is not None
+                self.event(self.core.on_released, answer.request, answer.placement)
+        outcome = engine.step()
+        for message in outcome:
+            if isinstance(message, Step):
+                self.event(self.core.on_step, name, message)
+            else:
+                self.event(self.core.on_stale, name, message.requests)
+        return acted or bool(outcome)
 
     def finish(self, turns=20000):
         """Run until nothing moves; everything must have ended by then."""
@@ -133,4 +167,4 @@ class Cluster:
             if not any(self.turn(name) for name in list(self.engines)):
                 break
         assert not self.core.requests, "a request never ended"
-        assert self.core.ledger.free == self.core.ledger.total, "a page is still leased"
+        assert self.ledger.free == self.ledger.total, "a page is still leased"

@@ -43,6 +43,10 @@ class EngineProcess:
 
         loop.add_reader(self._pidfd, ended)
 
+    def kill(self) -> None:
+        """Kill the process; its exit is heard of as any other."""
+        self._popen.send_signal(signal.SIGKILL)
+
     def end(self) -> None:
         """Kill the process and wait until it is gone. Idempotent."""
         self._unwatch()

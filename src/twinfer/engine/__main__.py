@@ -45,15 +45,19 @@ def serve(link: Link, cores: list[int]) -> None:
     # Imported while the router packs the weights: NumPy and the native module take their time.
     from twinfer.engine.build import build
     from twinfer.engine.engine import Engine
+    from twinfer.engine.watch import Watch
 
     [load, *early] = link.receive(wait=True)
     if not isinstance(load, Load) or early:
         raise ValueError("the first message must be Load")
+    watch = Watch(load.place)
+    watch.start()
     prefill, decode = build(load, cores)
     link.send(Ready(prefill.isa))
     engine = Engine(
         prefill,
         decode,
+        watch,
         page_tokens=load.pool.page_tokens,
         chunk=load.prefill_chunk,
         max_batch=load.max_batch_size,
@@ -69,10 +73,10 @@ def run(link: Link, engine: Engine) -> NoReturn:
             answer = engine.take(message)
             if answer is not None:
                 link.send(answer)
-        step = engine.step()
-        idle = step is None
-        if step is not None:
-            link.send(step)
+        outcome = engine.step()
+        idle = not outcome
+        for message in outcome:
+            link.send(message)
 
 
 def die_with_parent(parent: int) -> bool:

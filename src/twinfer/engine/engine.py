@@ -10,7 +10,8 @@ import time
 from twinfer._native import Decoder
 from twinfer.engine.forward import forward
 from twinfer.engine.sequence import Sequence
-from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Step, ToEngine
+from twinfer.engine.watch import Watch
+from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Stale, Step, ToEngine
 from twinfer.policy.batching import Plan, plan_step
 
 
@@ -22,8 +23,16 @@ class Engine:
     """
 
     def __init__(
-        self, prefill: Decoder, decode: Decoder, *, page_tokens: int, chunk: int, max_batch: int
+        self,
+        prefill: Decoder,
+        decode: Decoder,
+        watch: Watch,
+        *,
+        page_tokens: int,
+        chunk: int,
+        max_batch: int,
     ) -> None:
+        self._watch = watch
         self._prefill = prefill
         self._decode = decode
         self._page_tokens = page_tokens
@@ -42,30 +51,49 @@ class Engine:
             case Grant():
                 sequence = self._decodes.get(message.request)
                 if sequence is not None:
-                    sequence.grant(message.pages)
+                    sequence.grant(message.pages, message.stamps)
             case Cancel():
-                self._prompts.pop(message.request, None)
-                self._decodes.pop(message.request, None)
-                return Released([message.request])
+                self._drop(message.request)
+                return Released(message.request, message.placement)
             case _:
                 raise ValueError(f"unexpected message {type(message).__name__}")
         return None
 
-    def step(self) -> Step | None:
-        """Compute a step and move its requests on; None where there is nothing to compute."""
+    def step(self) -> list[Step | Stale]:
+        """Compute a step, move its requests on, and say what came of it; nothing where none can run.
+
+        Requests whose pages turn out to belong to others are let go; no token of theirs is reported.
+        """
         plan = self._plan()
         prompts = [(self._prompts[request], count) for request, count in plan.prompts]
         decodes = [(self._decodes[request], count) for request, count in plan.decodes]
-        if not prompts and not decodes:
-            return None
+        sequences = [sequence for sequence, _ in [*prompts, *decodes]]
+        if not sequences:
+            return []
+        self._watch.begin([sequence.request for sequence in sequences])
+        stale = self._watch.stale(sequences)
+        if stale:
+            return [self._let_go(stale)]
         began = time.monotonic()
         tokens = self._compute(prompts, decodes)
         ended = time.monotonic()
+        stale = self._watch.stale(sequences)
+        self._watch.end()
         prompt_tokens = sum(count for _, count in prompts)
         step = Step([], [], [], [], began, ended, prompt_tokens, len(decodes))
         for (sequence, count), token in zip([*prompts, *decodes], tokens, strict=True):
-            self._advance(sequence, count, token, step)
-        return step
+            if sequence not in stale:
+                self._advance(sequence, count, token, step)
+        return [step, self._let_go(stale)] if stale else [step]
+
+    def _let_go(self, stale: list[Sequence]) -> Stale:
+        for sequence in stale:
+            self._drop(sequence.request)
+        return Stale([sequence.request for sequence in stale])
+
+    def _drop(self, request: int) -> None:
+        self._prompts.pop(request, None)
+        self._decodes.pop(request, None)
 
     def _plan(self) -> Plan:
         return plan_step(

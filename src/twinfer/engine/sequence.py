@@ -21,14 +21,22 @@ class Sequence:
         self.computed = start.computed
         self.tokens: NDArray[np.int32] = np.array(start.tokens, np.int32)
         self.page_tokens = page_tokens
-        self.pages: NDArray[np.int32] = np.zeros(-(-start.task.max_length // page_tokens), np.int32)
+        most = max(-(-start.task.max_length // page_tokens), len(start.pages))
+        self.pages: NDArray[np.int32] = np.zeros(most, np.int32)
+        self.stamps: NDArray[np.uint32] = np.zeros(most, np.uint32)
         self.held = 0
-        self.grant(start.pages)
+        self.grant(start.pages, start.stamps)
 
-    def grant(self, pages: list[int]) -> None:
-        """Append pages to the table."""
-        self.pages[self.held : self.held + len(pages)] = pages
-        self.held += len(pages)
+    def grant(self, pages: list[int], stamps: list[int]) -> None:
+        """Append pages to the table, with the stamps under which they are leased."""
+        end = self.held + len(pages)
+        self.pages[self.held : end] = pages
+        self.stamps[self.held : end] = stamps
+        self.held = end
+
+    def owns_pages(self, stamps: NDArray[np.uint32]) -> bool:
+        """Whether its pages still carry the stamps that they were leased under."""
+        return bool((stamps[self.pages[: self.held]] == self.stamps[: self.held]).all())
 
     @property
     def item(self) -> Item:

@@ -8,6 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
+
+STAMP_MASK = (1 << 32) - 1
+
+
+class Stamps(Protocol):
+    """A number for each page, in memory that others may read."""
+
+    def __getitem__(self, page: int, /) -> int: ...
+    def __setitem__(self, page: int, value: int, /) -> None: ...
 
 
 class PageLedger:
@@ -16,8 +26,10 @@ class PageLedger:
     A page that several leases share is full, and is never written again.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, stamps: Stamps | None = None) -> None:
+        """`stamps` counts, for each page, how often it was granted."""
         self.total = total
+        self._stamps: Stamps = stamps if stamps is not None else [0] * total
         self.evictions = 0
         self._free = list(range(total - 1, -1, -1))
         self._leases: dict[int, list[int]] = {}
@@ -44,6 +56,10 @@ class PageLedger:
     def lease(self, request: int) -> list[int]:
         """The request's page table, from position 0; empty when it holds none."""
         return list(self._leases.get(request, ()))
+
+    def stamps(self, pages: Sequence[int]) -> list[int]:
+        """The present stamps of these pages."""
+        return [self._stamps[page] for page in pages]
 
     def held(self, request: int) -> int:
         """How many pages the request holds."""
@@ -80,6 +96,7 @@ class PageLedger:
         pages = [self._free.pop() if self._free else self._evict() for _ in range(count)]
         for page in pages:
             self._holders[page] = 1
+            self._stamps[page] = (self._stamps[page] + 1) & STAMP_MASK
         self._leases.setdefault(request, []).extend(pages)
         return pages
 
@@ -89,6 +106,13 @@ class PageLedger:
             if page not in self._keys and key not in self._pages:
                 self._keys[page] = key
                 self._pages[key] = page
+
+    def distrust(self, request: int) -> None:
+        """Forget what is known of the content of the request's pages."""
+        for page in self._leases.get(request, ()):
+            key = self._keys.pop(page, None)
+            if key is not None:
+                del self._pages[key]
 
     def release(self, request: int) -> None:
         """End the request's lease. Idempotent.

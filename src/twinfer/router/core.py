@@ -3,67 +3,56 @@
 It has no clock, no socket and no task: events come in with their time, messages for engines go into
 `outbox`, ended requests into `ended`. The live router, the tests and a simulator drive it alike.
 
-A request's way: `submit` → `_admit` → `on_step` (first token, `_hand_over`) → `on_step` … → `_end`.
+A request's way: `submit` → `_schedule` → `_place` (prefill) → `on_step`, first token → `_place` (decode)
+→ `on_step` … → `_end`. Whatever interrupts it ends in `_requeue`, and `_place` takes it up from there.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-
-import msgspec
+from collections.abc import Collection
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
-from twinfer.policy.admission import Room, admits
-from twinfer.policy.pages import PageLedger, pages_for
 from twinfer.policy.preemption import choose_victim
-from twinfer.policy.prefix import chain_root, extend_chain
 from twinfer.policy.routing import route_decode, route_prefill
-from twinfer.router.engines import EngineView
-from twinfer.router.request import Request, State
+from twinfer.router.engines import EngineView, Phase, candidates
+from twinfer.router.memory import Memory
+from twinfer.router.request import Departure, Request, State
 
 MAX_LOSSES = 2
 REASONS = {Finish.STOP: "stop", Finish.LENGTH: "length"}
 
 
-class Cache(msgspec.Struct, frozen=True):
-    """Which KV may be taken up again, and by whom.
+class Tallies:
+    """What went differently than it should, counted since the start."""
 
-    Pages are shared among requests whose KV is computed alike: `root` names model and precision; None
-    switches sharing off. Unless both phases have the `same_precision`, pages that decode wrote are not
-    offered to prefill, since a cache hit must not change an answer.
-    """
-
-    root: str | None = None
-    same_precision: bool = True
+    def __init__(self) -> None:
+        self.preemptions = 0
+        self.moves = 0
+        self.losses = 0
+        self.recomputed_tokens = 0
+        self.stale = 0
 
 
 class Core:
     """State and its transitions.
 
-    `pages` pages of `page_tokens` tokens; `slots` requests may decode on one engine at a time;
-    `backlog` prompt tokens are sent ahead to one prefill engine. `cache` says which KV may be reused.
+    `slots` requests may decode on one engine at a time; `backlog` prompt tokens are sent ahead to one
+    prefill engine.
     """
 
-    def __init__(self, *, pages: int, page_tokens: int, slots: int, backlog: int, cache: Cache) -> None:
-        self.ledger = PageLedger(pages)
+    def __init__(self, memory: Memory, *, slots: int, backlog: int) -> None:
+        self.memory = memory
         self.engines: dict[str, EngineView] = {}
         self.requests: dict[int, Request] = {}
         self.queue: list[Request] = []
         self.outbox: list[tuple[str, ToEngine]] = []
         self.ended: list[Request] = []
-        self.preemptions = 0
-        self._starved: dict[int, Request] = {}
-        self._page_tokens = page_tokens
+        self.tallies = Tallies()
         self._slots = slots
         self._backlog = backlog
-        self._cache = cache
 
-    # Events
-
-    def add_engine(self, engine: str, role: Role, now: float) -> None:
-        """An engine is ready for requests."""
-        self.engines[engine] = EngineView(engine, role)
-        self._schedule(now)
+    # Requests come and go
 
     def submit(self, request: Request, now: float) -> None:
         """A new request, already checked."""
@@ -72,58 +61,16 @@ class Core:
         self._enqueue(request)
         self._schedule(now)
 
-    def cancel(self, number: int, now: float) -> None:
-        """The client does not want the rest. Idempotent; unknown numbers are ignored."""
+    def cancel(self, number: int, now: float, reason: str = "cancelled") -> None:
+        """Nobody wants the rest. Idempotent; unknown numbers are ignored."""
         request = self.requests.get(number)
         if request is None or request.finish_reason is not None:
             return
         if request.state is State.QUEUED:
-            self._end(request, "cancelled", now)
+            self._end(request, reason, now)
         else:
-            request.preempted = False
-            self._finish(request, "cancelled", now)
-            self._leave(request)
-        self._schedule(now)
-
-    def on_step(self, engine: str, step: Step, now: float) -> None:
-        """An engine has computed a step."""
-        view = self.engines[engine]
-        view.count(step)
-        for number, computed in step.chunks:
-            self._on_chunk(self._held(view, number), computed, step)
-        for number, token, finish in zip(step.requests, step.tokens, step.finishes, strict=True):
-            self._on_token(self._held(view, number), token, Finish(finish), step, now)
-        self._schedule(now)
-
-    def on_released(self, engine: str, numbers: list[int], now: float) -> None:
-        """An engine no longer touches the pages of these requests."""
-        for number in numbers:
-            request = self.requests.get(number)
-            if request is None or request.state is not State.LEAVING or request.engine != engine:
-                continue
-            if request.preempted:
-                self._requeue(request)
-            else:
-                self._end(request, request.finish_reason or "cancelled", now)
-        self._schedule(now)
-
-    def lose_engine(self, engine: str, now: float) -> None:
-        """An engine's process is gone. Its requests are computed again elsewhere, from their tokens.
-
-        A request that has been lost with `MAX_LOSSES` engines is failed: it may be what kills them.
-        """
-        view = self.engines.pop(engine, None)
-        if view is None:
-            return
-        for request in [*view.prefilling.values(), *view.decoding.values()]:
-            request.losses += 1
-            if request.finish_reason is not None:
-                self._end(request, request.finish_reason, now)
-            elif request.losses >= MAX_LOSSES:
-                request.error = f"request failed: {request.losses} engines died while running it"
-                self._end(request, "error", now)
-            else:
-                self._requeue(request)
+            self._finish(request, reason, now)
+            self._leave(request, Departure.END)
         self._schedule(now)
 
     def fail_all(self, message: str, now: float) -> None:
@@ -131,132 +78,156 @@ class Core:
         for request in list(self.requests.values()):
             if request.finish_reason is None:
                 request.error = message
-            if request.state is not State.DONE:
-                self._end(request, request.finish_reason or "error", now)
+            self._end(request, request.finish_reason or "error", now)
 
-    @property
-    def running(self) -> int:
-        """Requests that are on an engine."""
-        return len(self.requests) - len(self.queue)
+    # What engines report
 
-    # Transitions
+    def on_step(self, engine: str, step: Step, now: float) -> None:
+        """An engine has computed a step."""
+        view = self.engines[engine]
+        view.count(step)
+        for number, computed in step.chunks:
+            request = view.get(number)
+            if request is not None:
+                request.computed = computed
+                request.timeline.prefill_began = request.timeline.prefill_began or step.began
+        for number, token, finish in zip(step.requests, step.tokens, step.finishes, strict=True):
+            self._on_token(view, number, token, Finish(finish), step, now)
+        self._schedule(now)
 
-    def _held(self, view: EngineView, number: int) -> Request | None:
-        """The request, if this engine holds it and it is still wanted there."""
-        request = view.prefilling.get(number) or view.decoding.get(number)
-        return request if request is not None and request.state is not State.LEAVING else None
-
-    def _on_chunk(self, request: Request | None, computed: int, step: Step) -> None:
-        if request is None:
+    def on_released(self, number: int, placement: int, now: float) -> None:
+        """An engine no longer touches the pages of a request, as it was placed there."""
+        request = self.requests.get(number)
+        if request is None or request.state is not State.LEAVING or request.placement != placement:
             return
-        request.computed = computed
-        request.timeline.prefill_began = request.timeline.prefill_began or step.began
-
-    def _on_token(self, request: Request | None, token: int, finish: Finish, step: Step, now: float) -> None:
-        if request is None:
-            return
-        first = request.state is State.PREFILLING
-        request.computed = self._prefilled(request) if first else len(request.tokens)
-        if request.computed < len(request.tokens):  # the token is known: its KV was given up
-            self._hand_over(request, now)
-            return
-        request.tokens.append(token)
-        _note_times(request, step, now)
-        request.on_tokens(token)
-        if finish is not Finish.NONE:
-            self._end(request, REASONS[finish], now)
-        elif first:
-            self._hand_over(request, now)
+        if request.departure is Departure.END:
+            self._end(request, request.finish_reason or "cancelled", now)
         else:
-            self._grow(request)
+            self._requeue(request)
+        self._schedule(now)
+
+    def on_stale(self, engine: str, numbers: list[int], now: float) -> None:
+        """Pages of these requests were not what they should be: nothing in them is trusted any more."""
+        view = self.engines[engine]
+        for request in [request for number in numbers if (request := view.get(number))]:
+            self.tallies.stale += 1
+            self.tallies.recomputed_tokens += request.computed
+            self.memory.forget(request)
+            if request.finish_reason is not None:
+                self._end(request, request.finish_reason, now)
+            else:
+                self._requeue(request)
+        self._schedule(now)
+
+    # Engines come, go and change
+
+    def add_engine(self, engine: str, role: Role, now: float) -> None:
+        """An engine is ready for requests."""
+        self.engines[engine] = EngineView(engine, role)
+        self._rebalance()
+        self._schedule(now)
+
+    def set_role(self, engine: str, role: Role, now: float) -> None:
+        """The engine takes this role; requests that do not fit it move to where they do."""
+        self.engines[engine].role = role
+        self._rebalance()
+        self._schedule(now)
+
+    def set_draining(self, engine: str, draining: bool, now: float) -> None:
+        """The engine gets no more requests and those that it has move on; or it is taken back."""
+        self.engines[engine].draining = draining
+        self._rebalance()
+        self._schedule(now)
+
+    def lose_engine(self, engine: str, in_flight: Collection[int], now: float) -> None:
+        """An engine's process is gone; `in_flight` were in its last step.
+
+        Its requests go on elsewhere, on the KV that is there. One that has been in the last step of
+        `MAX_LOSSES` engines is failed: it is what kills them.
+        """
+        view = self.engines.pop(engine, None)
+        if view is None:
+            return
+        self.tallies.losses += 1
+        for request in view.held:
+            if request.finish_reason is not None:
+                self._end(request, request.finish_reason, now)
+                continue
+            if request.id in in_flight:
+                self.tallies.recomputed_tokens += 1 if request.begun else 0
+                # Having passed the step of an earlier death, it was not what caused that.
+                request.losses = request.losses + 1 if request.suspect else 1
+                request.lost_at = request.computed
+            if request.losses >= MAX_LOSSES and request.id in in_flight:
+                request.error = f"request failed: {request.losses} engines died while computing it"
+                self._end(request, "error", now)
+            else:
+                self._requeue(request)
+        self._schedule(now)
+
+    # Decisions
 
     def _schedule(self, now: float) -> None:
-        """Hand out pages: to requests that wait for one to go on, then to new ones."""
-        for request in sorted(self._starved.values(), key=lambda request: request.order):
+        """Set going again what was interrupted, hand out pages, then start what is new."""
+        for request in [request for request in self.queue if self.memory.ledger.held(request.id)]:
+            if self._place(request, now):
+                self.queue.remove(request)
+        for request in sorted(self.memory.starved.values(), key=lambda request: request.order):
             self._grow(request)
-        if any(self._stuck(request) for request in self._starved.values()):
+        if self.memory.stuck():
             self._preempt()
             return
-        while self.queue and self._admit(self.queue[0], now):
-            self.queue.pop(0)
+        for request in [request for request in self.queue if not self.memory.ledger.held(request.id)]:
+            if not self._admit(request, now):
+                break
+            self.queue.remove(request)
 
     def _admit(self, request: Request, now: float) -> bool:
-        room = Room(
-            self.ledger.free, self.running, self._slots * sum(e.decodes for e in self.engines.values())
-        )
-        engine = route_prefill((e.load for e in self.engines.values() if e.prefills), self._backlog)
-        found = self._find_prefix(request)
-        fresh = self._pages_ahead(request) - len(found)
-        if engine is None or not admits(fresh + self.ledger.cost(found), room):
+        if self._route(request, "prefill") is None:
             return False
-        self.ledger.share(request.id, found)
-        self.ledger.grant(request.id, fresh)
-        request.move(State.PREFILLING)
-        request.computed = len(found) * self._page_tokens
-        request.cached = request.computed if request.cached is None else request.cached
-        request.engine = engine
-        request.timeline.prefill_sent = now
-        self.engines[engine].prefilling[request.id] = request
-        lease = self.ledger.lease(request.id)
-        tokens = request.tokens[request.computed : self._prefilled(request)]
-        self._send(engine, Prefill(request.id, tokens, request.computed, lease, request.task))
+        slots = self._slots * max(1, len([e for e in self.engines.values() if e.serves("decode")]))
+        running = len(self.requests) - len(self.queue)
+        return self.memory.admit(request, running, slots) and self._place(request, now)
+
+    def _place(self, request: Request, now: float) -> bool:
+        """Send a request with its page table to an engine of the phase it is in; no KV moves.
+
+        False when no engine takes it now. A request in which an engine died has no other such beside
+        it, so that if this one dies too, it is known which of them does it.
+        """
+        phase: Phase = "prefill" if self.memory.wants_prefill(request) else "decode"
+        name = self._route(request, phase)
+        if name is None:
+            return False
+        request.engine = name
+        request.placement += 1
+        pages, stamps = self.memory.lease(request)
+        if phase == "prefill":
+            request.move(State.PREFILLING)
+            request.timeline.prefill_sent = request.timeline.prefill_sent or now
+            self.engines[name].prefilling[request.id] = request
+            tokens = request.tokens[request.computed : self.memory.prefilled(request)]
+            self._send(name, Prefill(request.id, tokens, request.computed, pages, stamps, request.task))
+        else:
+            request.move(State.DECODING)
+            request.timeline.decode_sent = request.timeline.decode_sent or now
+            self.engines[name].decoding[request.id] = request
+            tokens = request.tokens[request.computed :]
+            self._send(name, Decode(request.id, tokens, request.computed, pages, stamps, request.task))
+            self._grow(request)
         return True
 
-    def _prefilled(self, request: Request) -> int:
-        """How many of its tokens prefill computes: the answer's too where decode would do the same."""
-        return len(request.tokens) if self._cache.same_precision else request.prompt_tokens
-
-    def _find_prefix(self, request: Request) -> list[int]:
-        """Pages that hold the beginning of what prefill has to compute; at least one token is left to it."""
-        self._name_pages(request, self._prefilled(request))
-        return self.ledger.find(request.keys[: (self._prefilled(request) - 1) // self._page_tokens])
-
-    def _publish(self, request: Request) -> None:
-        """Let others find the pages that are full."""
-        known = min(request.computed, self._prefilled(request))
-        self._name_pages(request, known)
-        self.ledger.publish(request.id, request.keys[: known // self._page_tokens])
-
-    def _name_pages(self, request: Request, known: int) -> None:
-        if self._cache.root is not None:
-            root = chain_root(self._cache.root, request.generation.cache_salt)
-            extend_chain(request.keys, root, request.tokens[:known], self._page_tokens)
-
-    def _hand_over(self, request: Request, now: float) -> None:
-        """From prefill to decode: the page table crosses, no KV moves."""
-        self._publish(request)
-        self._forget_engine(request)
-        engine = route_decode(e.load for e in self.engines.values() if e.decodes)
-        if engine is None:
-            self._requeue(request)
-            return
-        request.move(State.DECODING)
-        request.engine = engine
-        request.timeline.decode_sent = now
-        self.engines[engine].decoding[request.id] = request
-        lease = self.ledger.lease(request.id)
-        tokens = request.tokens[request.computed :]
-        self._send(engine, Decode(request.id, tokens, request.computed, lease, request.task))
-        self._grow(request)
+    def _route(self, request: Request, phase: Phase) -> str | None:
+        engines = candidates(self.engines.values(), phase)
+        if request.suspect:
+            engines = [engine for engine in engines if not any(r.suspect for r in engine.held)]
+        loads = [engine.load for engine in engines]
+        return route_prefill(loads, self._backlog) if phase == "prefill" else route_decode(loads)
 
     def _grow(self, request: Request) -> None:
-        """Grant the pages of the next tokens before they are needed."""
-        missing = self._pages_ahead(request) - self.ledger.held(request.id)
-        pages = self.ledger.grant(request.id, missing)
-        if pages and request.engine is not None:
-            self._send(request.engine, Grant(request.id, pages))
-        if len(pages) < missing:
-            self._starved[request.id] = request
-        else:
-            self._starved.pop(request.id, None)
-
-    def _pages_ahead(self, request: Request) -> int:
-        """Pages for what the request has and one page's worth of tokens more, if it may get so long."""
-        return pages_for(min(len(request.tokens) + self._page_tokens, request.max_length), self._page_tokens)
-
-    def _stuck(self, request: Request) -> bool:
-        """Whether the request's next token has no page."""
-        return pages_for(len(request.tokens), self._page_tokens) > self.ledger.held(request.id)
+        pages = self.memory.grow(request)
+        if pages and request.engine is not None and request.state is State.DECODING:
+            self._send(request.engine, Grant(request.id, pages, self.memory.ledger.stamps(pages)))
 
     def _preempt(self) -> None:
         """Take the pages of the newest running request; one at a time, since one page helps already."""
@@ -264,25 +235,67 @@ class Core:
             return
         victim = choose_victim(r.order for e in self.engines.values() for r in e.decoding.values())
         if victim is not None:
-            self.preemptions += 1
-            request = self.requests[victim]
-            request.preempted = True
-            self._leave(request)
+            self.tallies.preemptions += 1
+            self._leave(self.requests[victim], Departure.PREEMPT)
 
-    def _leave(self, request: Request) -> None:
+    def _rebalance(self) -> None:
+        """Move requests off engines that are not made for their phase, where there are others that are."""
+        for view in self.engines.values():
+            misplaced: list[Request] = []
+            if view not in candidates(self.engines.values(), "prefill"):
+                misplaced += view.prefilling.values()
+            if view not in candidates(self.engines.values(), "decode"):
+                misplaced += view.decoding.values()
+            for request in misplaced:
+                if request.state is not State.LEAVING:
+                    self.tallies.moves += 1
+                    self._leave(request, Departure.MOVE)
+
+    # Transitions
+
+    def _on_token(
+        self, view: EngineView, number: int, token: int, finish: Finish, step: Step, now: float
+    ) -> None:
+        request = view.get(number)
+        if request is None or request.finish_reason is not None:
+            return
+        first = number in view.prefilling
+        request.computed = self.memory.prefilled(request) if first else len(request.tokens)
+        if request.computed == len(request.tokens):
+            request.tokens.append(token)
+            _note_times(request, first, step, now)
+            request.on_tokens(token)
+        if finish is not Finish.NONE:
+            self._end(request, REASONS[finish], now)
+        elif first:
+            self.memory.publish(request)
+            self._hand_over(request, now)
+        elif request.state is State.DECODING:
+            self._grow(request)
+
+    def _hand_over(self, request: Request, now: float) -> None:
+        """Prefill is done with it, and its engine has let it go by itself."""
+        self._forget_engine(request)
+        if request.state is State.LEAVING or not self._place(request, now):
+            self._requeue(request)
+
+    def _leave(self, request: Request, departure: Departure) -> None:
         """Ask the engine to let the request go; its pages stay leased until the engine has."""
-        self._starved.pop(request.id, None)
+        self.memory.starved.pop(request.id, None)
+        request.departure = departure
         if request.state is not State.LEAVING:
             request.move(State.LEAVING)
             if request.engine is not None:
-                self._send(request.engine, Cancel(request.id))
+                self._send(request.engine, Cancel(request.id, request.placement))
 
     def _requeue(self, request: Request) -> None:
-        """Back to the queue, at its place by arrival; its KV is computed again."""
-        self._give_up_pages(request)
+        """Back to the queue, at its place by arrival; with its pages, unless those are what is wanted."""
+        self.memory.starved.pop(request.id, None)
+        self._forget_engine(request)
+        if request.departure is Departure.PREEMPT:
+            self.memory.give_up(request)
         request.move(State.QUEUED)
-        request.computed = 0
-        request.preempted = False
+        request.departure = None
         self._enqueue(request)
 
     def _enqueue(self, request: Request) -> None:
@@ -291,7 +304,8 @@ class Core:
     def _end(self, request: Request, reason: str, now: float) -> None:
         if request.state is State.QUEUED:
             self.queue.remove(request)
-        self._give_up_pages(request)
+        self._forget_engine(request)
+        self.memory.give_up(request)
         request.move(State.DONE)
         del self.requests[request.id]
         self._finish(request, reason, now)
@@ -304,12 +318,6 @@ class Core:
             request.timeline.finished = now
             request.on_end()
 
-    def _give_up_pages(self, request: Request) -> None:
-        self._starved.pop(request.id, None)
-        self._forget_engine(request)
-        self._publish(request)
-        self.ledger.release(request.id)
-
     def _forget_engine(self, request: Request) -> None:
         if request.engine in self.engines:
             self.engines[request.engine].drop(request)
@@ -319,11 +327,11 @@ class Core:
         self.outbox.append((engine, message))
 
 
-def _note_times(request: Request, step: Step, now: float) -> None:
+def _note_times(request: Request, first: bool, step: Step, now: float) -> None:
     times = request.timeline
     times.tokens += 1
     times.last_token = now
-    if request.state is State.DECODING:
+    if not first:
         times.decode_began = times.decode_began or step.began
     elif not times.first_token:
         times.prefill_began = times.prefill_began or step.began

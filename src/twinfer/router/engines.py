@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Literal
+
 import msgspec
 
 from twinfer.messages import Role, Step
 from twinfer.policy.routing import Load
 from twinfer.router.request import Request
+
+Phase = Literal["prefill", "decode"]
 
 
 class Work(msgspec.Struct):
@@ -19,23 +24,26 @@ class Work(msgspec.Struct):
 
 
 class EngineView(msgspec.Struct, eq=False):
-    """An engine that takes requests, with those it holds now, by number."""
+    """An engine that is ready, with the requests it holds now, by number and phase.
+
+    An engine that is `draining` gets no more.
+    """
 
     id: str
     role: Role
+    draining: bool = False
     prefilling: dict[int, Request] = msgspec.field(default_factory=dict[int, Request])
     decoding: dict[int, Request] = msgspec.field(default_factory=dict[int, Request])
     work: Work = msgspec.field(default_factory=Work)
 
-    @property
-    def prefills(self) -> bool:
-        """Whether it takes prompts."""
-        return self.role != "decode"
+    def serves(self, phase: Phase) -> bool:
+        """Whether its role is made for this phase."""
+        return not self.draining and self.role in (phase, "mixed")
 
     @property
-    def decodes(self) -> bool:
-        """Whether it takes requests that have their first token."""
-        return self.role != "prefill"
+    def held(self) -> list[Request]:
+        """All its requests."""
+        return [*self.prefilling.values(), *self.decoding.values()]
 
     @property
     def load(self) -> Load:
@@ -50,7 +58,20 @@ class EngineView(msgspec.Struct, eq=False):
         self.work.prompt_tokens += step.prompt_tokens
         self.work.decode_tokens += step.batch
 
+    def get(self, number: int) -> Request | None:
+        """The request of this number, if it holds it."""
+        return self.prefilling.get(number) or self.decoding.get(number)
+
     def drop(self, request: Request) -> None:
         """Forget a request that it no longer holds."""
         self.prefilling.pop(request.id, None)
         self.decoding.pop(request.id, None)
+
+
+def candidates(engines: Iterable[EngineView], phase: Phase) -> list[EngineView]:
+    """Engines that may take a request in this phase.
+
+    Those whose role it is; where there are none, any that is left, since a wrong role only costs time.
+    """
+    open_engines = [engine for engine in engines if not engine.draining]
+    return [engine for engine in open_engines if engine.serves(phase)] or open_engines

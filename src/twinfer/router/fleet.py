@@ -1,8 +1,9 @@
-"""The engines' processes: started, introduced, watched, started again when they die."""
+"""The engines' processes: started, introduced, watched, started again when they die or hang."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -10,42 +11,54 @@ from typing import Literal
 from twinfer.cluster.host import EngineProcess, Host
 from twinfer.cluster.plan import EngineSpec
 from twinfer.errors import EngineError
+from twinfer.kv.board import Slot
+from twinfer.policy.health import hung
 from twinfer.policy.restart import count_death, restart_delay
 
 START_TIMEOUT = 120.0
+LOOK_INTERVAL = 0.25
 
 
 class Member:
     """An engine's place in the fleet, over all processes that fill it."""
 
-    def __init__(self, spec: EngineSpec, process: EngineProcess) -> None:
+    def __init__(self, spec: EngineSpec, number: int, slot: Slot) -> None:
         self.spec = spec
-        self.process = process
+        self.number = number
+        self.slot = slot
+        self.process: EngineProcess
         self.state: Literal["starting", "ready", "restarting", "dead"] = "starting"
         self.since = time.monotonic()
         self.deaths = 0
         self.problem: str | None = None
 
+    @property
+    def owner(self) -> int:
+        """The number by which the present process owns its slot on the board."""
+        return self.process.attempt
+
 
 class Fleet:
     """All engines of a deployment.
 
-    `on_loss(engine, problem)` hears of an engine that died, after its state here has changed.
+    `on_loss(member, in_flight)` hears of an engine that is gone, after its state here has changed,
+    with the requests that its last step carried.
     """
 
-    def __init__(self, host: Host, on_loss: Callable[[str, str], None]) -> None:
+    def __init__(self, host: Host, on_loss: Callable[[Member, list[int]], None]) -> None:
         self.members: dict[str, Member] = {}
         self._host = host
         self._on_loss = on_loss
         self._changed = asyncio.Event()
         self._timers: set[asyncio.TimerHandle] = set()
+        self._attempts = itertools.count(1)
+        self._last_look = time.monotonic()
 
-    def start(self, specs: Sequence[EngineSpec]) -> None:
-        """Start a process for each engine."""
-        for spec in specs:
-            member = Member(spec, self._host.start(spec, 0))
-            self.members[spec.id] = member
-            self._watch(member)
+    def start(self, specs: Sequence[EngineSpec], slots: Sequence[Slot]) -> None:
+        """Start a process for each engine, with its slot on the board."""
+        for number, (spec, slot) in enumerate(zip(specs, slots, strict=True)):
+            self.members[spec.id] = Member(spec, number, slot)
+            self._launch(self.members[spec.id])
 
     async def wait_ready(self) -> None:
         """Wait until every engine is ready.
@@ -64,6 +77,11 @@ class Fleet:
             except asyncio.TimeoutError:
                 raise EngineError(f"the engines were not ready after {START_TIMEOUT:.0f} s") from None
 
+    def watch(self) -> None:
+        """Look after engines that hang, from now on, in the running event loop."""
+        self._last_look = time.monotonic()
+        self._later(LOOK_INTERVAL, self._look)
+
     def by_address(self, address: str) -> Member | None:
         """The engine whose present process has this address."""
         member = self.members.get(address.rpartition("/")[0])
@@ -76,14 +94,20 @@ class Fleet:
         self._changed.set()
 
     def serves(self) -> bool:
-        """Whether prompts and answers both have an engine, now or after a restart."""
-        roles = {member.spec.role for member in self.members.values() if member.state != "dead"}
-        return "mixed" in roles or {"prefill", "decode"} <= roles
+        """Whether any engine is left, now or after a restart."""
+        return any(member.state != "dead" for member in self.members.values())
 
     def ready(self) -> bool:
-        """Whether prompts and answers both have an engine now."""
-        roles = {member.spec.role for member in self.members.values() if member.state == "ready"}
-        return "mixed" in roles or {"prefill", "decode"} <= roles
+        """Whether any engine takes requests now; a single one serves both phases if it must."""
+        return any(member.state == "ready" for member in self.members.values())
+
+    def problems(self) -> list[str]:
+        """What is wrong with engines that are not ready, a line each."""
+        return [
+            f"engine {member.spec.id} is {member.state}: {member.problem or 'not ready yet'}"
+            for member in self.members.values()
+            if member.state != "ready"
+        ]
 
     def close(self) -> None:
         """End all processes. Idempotent."""
@@ -93,8 +117,13 @@ class Fleet:
             member.process.end()
             member.state = "dead"
 
-    def _watch(self, member: Member) -> None:
-        member.process.on_exit(lambda code: self._exited(member, code))
+    def _launch(self, member: Member) -> None:
+        member.process = self._host.start(member.spec, next(self._attempts))
+        member.state = "starting"
+        member.since = time.monotonic()
+        member.slot.open(member.owner, time.monotonic_ns())
+        process = member.process
+        process.on_exit(lambda code: self._exited(member, code))
 
     def _exited(self, member: Member, code: int) -> None:
         lifetime = time.monotonic() - member.since if member.state == "ready" else 0.0
@@ -103,16 +132,32 @@ class Fleet:
         delay = restart_delay(member.deaths)
         member.state = "dead" if delay is None else "restarting"
         self._changed.set()
-        self._on_loss(member.spec.id, member.problem)
         if delay is not None:
-            loop = asyncio.get_running_loop()
-            self._timers.add(loop.call_later(delay, self._restart, member))
+            self._later(delay, lambda: self._restart(member))
+        self._on_loss(member, member.slot.in_flight)
 
     def _restart(self, member: Member) -> None:
-        member.process = self._host.start(member.spec, member.process.attempt + 1)
-        member.state = "starting"
         member.problem = None
-        self._watch(member)
+        self._launch(member)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for member in self.members.values():
+            silence = now - member.slot.beat / 1e9
+            if member.state == "ready" and hung(silence, now - self._last_look, LOOK_INTERVAL):
+                # Its requests are given away when the process is gone for good, not before.
+                member.problem = f"no sign of life for {silence:.1f} s"
+                member.process.kill()
+        self._last_look = now
+        self._later(LOOK_INTERVAL, self._look)
+
+    def _later(self, delay: float, act: Callable[[], None]) -> None:
+        def run() -> None:
+            self._timers.discard(timer)
+            act()
+
+        timer = asyncio.get_running_loop().call_later(delay, run)
+        self._timers.add(timer)
 
 
 def _describe_exit(code: int) -> str:

@@ -70,16 +70,29 @@ class CoreCollector(Collector):
             if state is not State.DONE:
                 requests.add_metric([state.name.lower()], states.count(state))
         yield requests
-        yield GaugeMetricFamily("twinfer_kv_pages", "Pages of the KV pool", value=core.ledger.total)
+        yield GaugeMetricFamily("twinfer_kv_pages", "Pages of the KV pool", value=core.memory.ledger.total)
         yield GaugeMetricFamily(
-            "twinfer_kv_pages_free", "Pages in no lease, cached or not", value=core.ledger.free
+            "twinfer_kv_pages_free", "Pages in no lease, cached or not", value=core.memory.ledger.free
         )
-        cached, evictions = core.ledger.cached, core.ledger.evictions
+        cached, evictions = core.memory.ledger.cached, core.memory.ledger.evictions
         yield GaugeMetricFamily("twinfer_kv_pages_cached", "Those with known content", value=cached)
         yield CounterMetricFamily("twinfer_kv_evictions", "Cached pages given up", value=evictions)
-        yield GaugeMetricFamily("twinfer_kv_leases", "Requests that hold pages", value=core.ledger.leases)
-        yield CounterMetricFamily("twinfer_preemptions", "Requests put back to queue", value=core.preemptions)
+        yield GaugeMetricFamily(
+            "twinfer_kv_leases", "Requests that hold pages", value=core.memory.ledger.leases
+        )
+        yield from self._tallies()
         yield from self._engines()
+
+    def _tallies(self) -> Iterator[Metric]:
+        tallies = self._core.tallies
+        for name, text, value in (
+            ("preemptions", "Requests whose pages were taken for others", tallies.preemptions),
+            ("moves", "Requests moved to another engine while running", tallies.moves),
+            ("engine_losses", "Engines that died or hung", tallies.losses),
+            ("recomputed_tokens", "Tokens computed again after a loss", tallies.recomputed_tokens),
+            ("stale_pages", "Requests that found a page with other content", tallies.stale),
+        ):
+            yield CounterMetricFamily(f"twinfer_{name}", text, value=value)
 
     def _engines(self) -> Iterator[Metric]:
         labels = ["engine", "role"]

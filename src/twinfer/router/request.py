@@ -2,10 +2,13 @@
 
     QUEUED ──► PREFILLING ──► DECODING ──► DONE
       ▲             │             │         ▲
-      └─ preempted ─┴── LEAVING ──┴─────────┘ cancelled
+      └───────── LEAVING ◄────────┘         │
+                    └───────────────────────┘
 
-A request in LEAVING waits for its engine's word that it no longer touches the pages; only then are
-they released. All other moves are immediate, and any state may end in DONE.
+A request in LEAVING waits for its engine's word that it no longer touches the pages; its `departure`
+says what follows: the end, the queue with its pages kept (it moves to another engine), or the queue
+with its pages given up (it was preempted). All other moves are immediate. Any state may end in DONE,
+and a request whose engine died is queued again at once.
 """
 
 from __future__ import annotations
@@ -30,8 +33,16 @@ class State(Enum):
     DONE = auto()
 
 
+class Departure(Enum):
+    """What becomes of a request that leaves its engine."""
+
+    END = auto()
+    MOVE = auto()
+    PREEMPT = auto()
+
+
 MOVES: dict[State, frozenset[State]] = {
-    State.QUEUED: frozenset({State.PREFILLING, State.DONE}),
+    State.QUEUED: frozenset({State.PREFILLING, State.DECODING, State.DONE}),
     State.PREFILLING: frozenset({State.DECODING, State.LEAVING, State.QUEUED, State.DONE}),
     State.DECODING: frozenset({State.LEAVING, State.QUEUED, State.DONE}),
     State.LEAVING: frozenset({State.QUEUED, State.DONE}),
@@ -43,8 +54,9 @@ class Request(msgspec.Struct, eq=False):
     """All that is known of a request. `tokens` is the prompt and the answer so far.
 
     `computed` counts the tokens whose KV is in its pages, `cached` those whose KV was found there at
-    the first look (None before it), and `keys` name its first full pages by content. `preempted` marks
-    a request in LEAVING that will queue again. `losses` counts the engines that died with it.
+    the first look (None before it), and `keys` name its first full pages by content. `losses` counts
+    the engines that died while a step carried it, and `lost_at` is what `computed` was at the last.
+    `placement` counts how often it was given to an engine.
     `on_tokens` hears of every new token, `on_end` once of the end.
     """
 
@@ -57,11 +69,13 @@ class Request(msgspec.Struct, eq=False):
     tokens: list[int]
     state: State = State.QUEUED
     engine: str | None = None
+    placement: int = 0
     computed: int = 0
-    preempted: bool = False
-    losses: int = 0
     keys: list[bytes] = msgspec.field(default_factory=list[bytes])
     cached: int | None = None
+    departure: Departure | None = None
+    losses: int = 0
+    lost_at: int = -1
     finish_reason: str | None = None
     error: str | None = None
 
@@ -84,6 +98,16 @@ class Request(msgspec.Struct, eq=False):
     def prompt_tokens(self) -> int:
         """Tokens of the prompt as the client sent it."""
         return len(self.generation.prompt)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has its first token."""
+        return len(self.tokens) > self.prompt_tokens
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the step in which an engine died with it has not been passed since."""
+        return self.computed <= self.lost_at
 
     @property
     def task(self) -> Task:

@@ -9,13 +9,16 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from twinfer.cluster.host import Host
 from twinfer.cluster.plan import EngineSpec
-from twinfer.errors import EngineError
-from twinfer.messages import Failed, FromEngine, Hello, Load, Ready, Released, Step
+from twinfer.errors import EngineError, NotFoundError
+from twinfer.kv.board import Slot
+from twinfer.messages import Failed, FromEngine, Hello, Load, Ready, Released, Role, Stale, Step
 from twinfer.router.core import Core
 from twinfer.router.fleet import Fleet, Member
 from twinfer.router.generation import Generation, check_prompt
@@ -38,16 +41,18 @@ class Router:
         self._core = core
         self._links = links
         self._fleet = Fleet(host, self._on_loss)
-        self._load: Load | None = None
+        self._load: Callable[[int, int], Load] | None = None
         self._numbers = itertools.count(1)
         self._receiver: asyncio.Task[None] | None = None
 
-    def start(self, specs: Sequence[EngineSpec]) -> None:
+    def start(self, specs: Sequence[EngineSpec], slots: Sequence[Slot]) -> None:
         """Start the engine processes; they come up while the caller prepares their model."""
-        self._fleet.start(specs)
+        self._fleet.start(specs, slots)
 
-    async def load(self, load: Load) -> None:
+    async def load(self, load: Callable[[int, int], Load]) -> None:
         """Give every engine its model and wait until all are ready.
+
+        `load` makes the message for an engine's number, and the number of the process that fills it.
 
         Raises:
             EngineError: an engine failed to start.
@@ -55,6 +60,7 @@ class Router:
         self._load = load
         self._receiver = asyncio.create_task(self._receive())
         await self._fleet.wait_ready()
+        self._fleet.watch()
 
     async def close(self) -> None:
         """End all requests and engines. Idempotent."""
@@ -101,20 +107,47 @@ class Router:
         """Every engine, for people: id, role, pid, cores, state, and its running and waiting requests."""
         return [self._describe(member) for member in self._fleet.members.values()]
 
-    def leased_pages(self) -> int:
-        """Pages that requests hold now."""
-        return self._core.ledger.total - self._core.ledger.free
+    def problems(self) -> list[str]:
+        """What is wrong with engines that are not ready, a line each."""
+        return self._fleet.problems()
+
+    def drain(self, engine: str, draining: bool) -> None:
+        """Move an engine's requests elsewhere and give it no more, or take it back.
+
+        Raises:
+            NotFoundError: no engine of this name is ready.
+        """
+        self._check_ready(engine)
+        self._core.set_draining(engine, draining, time.monotonic())
+        self._flush()
+
+    def set_role(self, engine: str, role: Role) -> None:
+        """Give an engine another role; requests that do not fit it move elsewhere at the next step.
+
+        Raises:
+            NotFoundError: no engine of this name is ready.
+        """
+        member = self._check_ready(engine)
+        member.spec = msgspec.structs.replace(member.spec, role=role)
+        self._core.set_role(engine, role, time.monotonic())
+        self._flush()
+
+    def _check_ready(self, engine: str) -> Member:
+        member = self._fleet.members.get(engine)
+        if member is None or engine not in self._core.engines:
+            known = ", ".join(self._core.engines) or "none"
+            raise NotFoundError(f"there is no ready engine '{engine}'; ready are: {known}", param="engine")
+        return member
 
     def _describe(self, member: Member) -> dict[str, Any]:
         view = self._core.engines.get(member.spec.id)
-        prefilling = len(view.prefilling) if view else 0
         return {
             "id": member.spec.id,
             "role": member.spec.role,
             "pid": member.process.pid,
             "cores": member.spec.cores,
-            "state": member.state,
-            "running": prefilling + (len(view.decoding) if view else 0),
+            "state": "draining" if view and view.draining else member.state,
+            "running": len(view.held) if view else 0,
             "waiting": len(self._core.queue) if member.spec.role != "decode" else 0,
         }
 
@@ -135,24 +168,26 @@ class Router:
         match message:
             case Hello():
                 assert self._load is not None
-                self._links.send(member.process.address, self._load)
+                self._links.send(member.process.address, self._load(member.number, member.owner))
             case Ready():
                 self._fleet.set_ready(member)
                 self._core.add_engine(member.spec.id, member.spec.role, now)
             case Step() if member.state == "ready":
                 self._core.on_step(member.spec.id, message, now)
-            case Released():
-                self._core.on_released(member.spec.id, message.requests, now)
+            case Released() if member.state == "ready":
+                self._core.on_released(message.request, message.placement, now)
+            case Stale() if member.state == "ready":
+                self._core.on_stale(member.spec.id, message.requests, now)
             case Failed():
                 member.problem = message.message
             case _:
                 pass  # a last word of a process that has died since
 
-    def _on_loss(self, engine: str, problem: str) -> None:
+    def _on_loss(self, member: Member, in_flight: list[int]) -> None:
         now = time.monotonic()
-        self._core.lose_engine(engine, now)
+        self._core.lose_engine(member.spec.id, in_flight, now)
         if not self._fleet.serves():
-            self._core.fail_all(f"engine {engine} is lost: {problem}", now)
+            self._core.fail_all(f"engine {member.spec.id} is lost: {member.problem}", now)
         self._flush()
 
     def _flush(self) -> None:
@@ -164,4 +199,4 @@ class Router:
         for request in ended:
             self.metrics.observe(request)
         if ended and not self._core.requests:
-            self._core.ledger.check()
+            self._core.memory.ledger.check()

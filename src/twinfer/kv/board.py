@@ -1,0 +1,81 @@
+"""A board in shared memory on which router and engines leave notes without messages.
+
+It holds one slot for each engine and one stamp for each page, so that what an engine may no longer
+do is known to it even when it has slept through every message:
+
+- An engine notes when it was last alive and which requests its step carries. The router notes which
+  process may use the slot; an engine that finds another number there must not write any more.
+- A page's stamp changes each time the page gets new content. An engine that was granted a page under
+  one stamp and finds another has lost it.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+SLOT_WORDS = 1024
+MOST_IN_FLIGHT = SLOT_WORDS - 4
+WORD = 8
+STAMP = 4
+
+
+def board_bytes(engines: int, pages: int) -> int:
+    """Bytes of a board for so many engines and pages."""
+    return engines * SLOT_WORDS * WORD + pages * STAMP
+
+
+class Board:
+    """A view of the board in `mapped` memory, for any of the processes.
+
+    `stamps` has one number per page. Times are nanoseconds of the host's monotonic clock.
+    """
+
+    def __init__(self, mapped: mmap.mmap, engines: int) -> None:
+        edge = engines * SLOT_WORDS * WORD
+        whole = memoryview(mapped)
+        self._words = whole[:edge].cast("Q")
+        self.stamps = whole[edge:].cast("I")
+
+    def slot(self, engine: int) -> Slot:
+        """The notes of engine number `engine`."""
+        return Slot(self._words[engine * SLOT_WORDS : (engine + 1) * SLOT_WORDS])
+
+
+class Slot:
+    """One engine's notes: its owner, its last sign of life, and the requests of the step under way."""
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+
+    @property
+    def owner(self) -> int:
+        """The process that may use the slot, as a number the router gives out."""
+        return self._words[0]
+
+    def open(self, owner: int, now: int) -> None:
+        """A new process may use the slot."""
+        self._words[1] = now
+        self._words[2] = 0
+        self._words[0] = owner
+
+    @property
+    def beat(self) -> int:
+        """When the engine last gave a sign of life."""
+        return self._words[1]
+
+    @beat.setter
+    def beat(self, now: int) -> None:
+        self._words[1] = now
+
+    @property
+    def in_flight(self) -> list[int]:
+        """The requests of the step under way; empty between steps."""
+        return list(self._words[4 : 4 + self._words[2]])
+
+    @in_flight.setter
+    def in_flight(self, requests: list[int]) -> None:
+        count = min(len(requests), MOST_IN_FLIGHT)
+        self._words[2] = 0
+        for place in range(count):
+            self._words[4 + place] = requests[place]
+        self._words[2] = count

@@ -1,0 +1,112 @@
+"""A request's pages: how many it needs, which of them are in the cache, and giving them up.
+
+It knows requests and pages; who runs where is `core`'s to decide.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from twinfer.policy.admission import Room, admits
+from twinfer.policy.pages import PageLedger, pages_for
+from twinfer.policy.prefix import chain_root, extend_chain
+from twinfer.router.request import Request
+
+
+class Cache(msgspec.Struct, frozen=True):
+    """Which KV may be taken up again, and by whom.
+
+    Pages are shared among requests whose KV is computed alike: `root` names model and precision; None
+    switches sharing off. Unless both phases have the `same_precision`, pages that decode wrote are not
+    offered to prefill, since a cache hit must not change an answer.
+    """
+
+    root: str | None = None
+    same_precision: bool = True
+
+
+class Memory:
+    """The pool's pages, `page_tokens` tokens each, as requests use them."""
+
+    def __init__(self, ledger: PageLedger, page_tokens: int, cache: Cache) -> None:
+        self.ledger = ledger
+        self.starved: dict[int, Request] = {}
+        self._page_tokens = page_tokens
+        self._cache = cache
+
+    def prefilled(self, request: Request) -> int:
+        """How many of its tokens prefill computes: the answer's too where decode would do the same."""
+        return len(request.tokens) if self._cache.same_precision else request.prompt_tokens
+
+    def wants_prefill(self, request: Request) -> bool:
+        """Whether prefill is to go on with it, rather than decode."""
+        if self._cache.same_precision:
+            return not request.begun or len(request.tokens) - request.computed > 1
+        return request.computed < request.prompt_tokens
+
+    def admit(self, request: Request, running: int, slots: int) -> bool:
+        """Lease what the request needs to start, cached pages first; False when there is no room."""
+        found = self._find_prefix(request)
+        fresh = self._ahead(request) - len(found)
+        if not admits(fresh + self.ledger.cost(found), Room(self.ledger.free, running, slots)):
+            return False
+        self.ledger.share(request.id, found)
+        self.ledger.grant(request.id, fresh)
+        request.computed = len(found) * self._page_tokens
+        request.cached = request.computed if request.cached is None else request.cached
+        return True
+
+    def lease(self, request: Request) -> tuple[list[int], list[int]]:
+        """Its page table, and the pages' stamps."""
+        pages = self.ledger.lease(request.id)
+        return pages, self.ledger.stamps(pages)
+
+    def grow(self, request: Request) -> list[int]:
+        """Grant the pages of its next tokens before they are needed; it is starved when they are short."""
+        missing = self._ahead(request) - self.ledger.held(request.id)
+        pages = self.ledger.grant(request.id, missing)
+        if len(pages) < missing:
+            self.starved[request.id] = request
+        else:
+            self.starved.pop(request.id, None)
+        return pages
+
+    def stuck(self) -> bool:
+        """Whether the next token of some request has no page."""
+        return any(
+            pages_for(len(request.tokens), self._page_tokens) > self.ledger.held(request.id)
+            for request in self.starved.values()
+        )
+
+    def publish(self, request: Request) -> None:
+        """Let others find the pages that are full."""
+        known = min(request.computed, self.prefilled(request))
+        self._name_pages(request, known)
+        self.ledger.publish(request.id, request.keys[: known // self._page_tokens])
+
+    def give_up(self, request: Request) -> None:
+        """End its lease. What is known of its pages stays for others."""
+        self.starved.pop(request.id, None)
+        self.publish(request)
+        self.ledger.release(request.id)
+        request.computed = 0
+
+    def forget(self, request: Request) -> None:
+        """End its lease, and trust nothing that is in its pages."""
+        request.computed = 0
+        self.ledger.distrust(request.id)
+        self.give_up(request)
+
+    def _ahead(self, request: Request) -> int:
+        """Pages for what the request has and one page's worth of tokens more, if it may get so long."""
+        return pages_for(min(len(request.tokens) + self._page_tokens, request.max_length), self._page_tokens)
+
+    def _find_prefix(self, request: Request) -> list[int]:
+        """Pages that hold the beginning of what prefill has to compute; at least one token is left to it."""
+        self._name_pages(request, self.prefilled(request))
+        return self.ledger.find(request.keys[: (self.prefilled(request) - 1) // self._page_tokens])
+
+    def _name_pages(self, request: Request, known: int) -> None:
+        if self._cache.root is not None:
+            root = chain_root(self._cache.root, request.generation.cache_salt)
+            extend_chain(request.keys, root, request.tokens[:known], self._page_tokens)
