@@ -1,13 +1,11 @@
 """The offline API on the real model."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +13,7 @@ from twinfer import LLM, SamplingParams
 from twinfer.errors import ConfigError, ModelError, RequestError, TwinferError
 
 from .conftest import GOLDEN
+from .processes import alive, children, wait_until
 
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 GREEDY = SamplingParams(temperature=0, max_tokens=32)
@@ -123,43 +122,6 @@ def test_a_closed_llm_says_so(model_path):
         llm.generate("a", use_tqdm=False)
 
 
-def engines_of(pid):
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in children for child in path.read_text().split()]
-
-
-def wait_until(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_a_killed_engine_costs_no_token(model_path):
-    params = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
-    prompts = [[1, 9690, 198, n] for n in range(300, 306)]
-    with LLM(kv_pool_size="64MiB") as llm:
-        undisturbed = [
-            output.outputs[0].token_ids for output in llm.generate(prompts, params, use_tqdm=False)
-        ]
-        before = engines_of(os.getpid())
-        import threading
-
-        killer = threading.Timer(0.15, os.kill, (before[-1], signal.SIGKILL))
-        killer.start()
-        disturbed = [output.outputs[0].token_ids for output in llm.generate(prompts, params, use_tqdm=False)]
-        killer.join()
-        assert disturbed == undisturbed
-        assert not alive(before[-1])
-
-
 @pytest.mark.parametrize("end", ["close", "exception", "interrupt", "nothing", "kill"])
 def test_no_process_stays_behind(model_path, end):
     script = """
@@ -178,7 +140,7 @@ def test_no_process_stays_behind(model_path, end):
     command = [sys.executable, "-c", textwrap.dedent(script), end]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
-    engines = engines_of(process.pid)
+    engines = children(process.pid)
     if end in ("interrupt", "kill"):
         assert len(engines) == 2
         time.sleep(0.3)

@@ -99,6 +99,10 @@ class LLM:
         tokens = [self._serving.tokenizer.encode(text) for text in texts]
         return self._run(list(texts), tokens, sampling_params, use_tqdm)
 
+    def engines(self) -> list[dict[str, Any]]:
+        """Every engine: id, role, pid, cores, state, and its running and waiting requests."""
+        return self._background.call(self._describe())
+
     @property
     def kv_bytes_per_token(self) -> int:
         """Bytes of KV that a token takes in the pool."""
@@ -116,6 +120,9 @@ class LLM:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def _describe(self) -> list[dict[str, Any]]:
+        return self._serving.router.engines()
 
     def _tokens(self, prompt: Prompt) -> list[int]:
         tokenizer = self._serving.tokenizer
