@@ -1,6 +1,7 @@
 # make run    build, fetch the default model, serve on http://127.0.0.1:8000  (PORT=, ARGS=)
 # make test   the whole test suite
 # make check  formatting, lint, types, import rules
+# make chaos  a hundred faults under load, and what became of the requests  (ARGS=--seed 7)
 
 PYTHON ?= python3
 PORT ?= 8000
@@ -8,7 +9,7 @@ ARGS ?=
 BIN := .venv/bin
 NATIVE := CMakeLists.txt $(wildcard native/src/*)
 
-.PHONY: run test check format clean
+.PHONY: run test check chaos format clean
 
 run: .venv/installed
 	@exec $(BIN)/twinfer serve --port $(PORT) $(ARGS)
@@ -22,6 +23,9 @@ check: .venv/tools
 	$(BIN)/clang-format --dry-run --Werror $(wildcard native/src/*.h native/src/*.cpp)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pyright
+
+chaos: .venv/tools
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 format: .venv/tools
 	$(BIN)/ruff format .

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
 from twinfer.policy.preemption import choose_victim
-from twinfer.policy.restart import DELAYS, HEALTHY_AFTER, count_death, restart_delay
+from twinfer.policy.restart import DELAYS, REDEEMED_BY, count_death, restart_delay
 from twinfer.policy.routing import Load, route_decode, route_prefill
 
 ITEMS = st.lists(st.builds(Item, st.integers(), st.integers(1, 3000), st.integers(0, 4000)), max_size=20)
@@ -59,5 +59,6 @@ def test_the_newest_gives_way():
 
 def test_restarts_are_spaced_out_and_end():
     assert [restart_delay(deaths) for deaths in range(1, len(DELAYS) + 2)] == [*DELAYS, None]
-    assert count_death(2, HEALTHY_AFTER) == 1
+    assert count_death(2, REDEEMED_BY) == 2
     assert count_death(2, 1.0) == 3
+    assert count_death(2, 100.0) == 1

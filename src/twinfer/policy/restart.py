@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 DELAYS = (0.1, 0.5, 2.0)
-HEALTHY_AFTER = 60.0
+REDEEMED_BY = 2.0
 
 
 def restart_delay(deaths: int) -> float | None:
-    """Seconds to wait before the next try, or None to give up. `deaths` are those in short succession."""
+    """Seconds to wait before the next try, or None to give up. `deaths` is from `count_death`."""
     return DELAYS[deaths - 1] if deaths <= len(DELAYS) else None
 
 
 def count_death(deaths: int, lifetime: float) -> int:
-    """Deaths in short succession, now that an engine ended after `lifetime` seconds of service."""
-    return 1 if lifetime >= HEALTHY_AFTER else deaths + 1
+    """Deaths that count, now that an engine ended after `lifetime` seconds of service.
+
+    Every `REDEEMED_BY` seconds of service make up for one earlier death, so that what is given up is an
+    engine that cannot live, not one that something else kills now and then.
+    """
+    return max(0, deaths - int(lifetime / REDEEMED_BY)) + 1

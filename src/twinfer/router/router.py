@@ -19,7 +19,7 @@ from twinfer.cluster.plan import EngineSpec
 from twinfer.errors import EngineError, NotFoundError
 from twinfer.kv.board import Slot
 from twinfer.messages import Failed, FromEngine, Hello, Load, Ready, Released, Role, Stale, Step
-from twinfer.router.core import Core
+from twinfer.router.core import Core, Tallies
 from twinfer.router.fleet import Fleet, Member
 from twinfer.router.generation import Generation, check_prompt
 from twinfer.router.links import Links
@@ -110,6 +110,15 @@ class Router:
     def problems(self) -> list[str]:
         """What is wrong with engines that are not ready, a line each."""
         return self._fleet.problems()
+
+    def pages(self) -> dict[str, int]:
+        """Pages of the pool: in all, and those in no request's lease."""
+        ledger = self._core.memory.ledger
+        return {"total": ledger.total, "free": ledger.free}
+
+    def tallies(self) -> Tallies:
+        """What went differently than it should, counted since the start."""
+        return self._core.tallies
 
     def drain(self, engine: str, draining: bool) -> None:
         """Move an engine's requests elsewhere and give it no more, or take it back.

@@ -1,0 +1,93 @@
+"""Breaks engines at random moments, and measures how long their requests wait for the next token."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from twinfer.router.router import Router
+
+from .workload import Crowd, Watched
+
+SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGSEGV": signal.SIGSEGV, "SIGSTOP": signal.SIGSTOP}
+KINDS = ("SIGKILL", "SIGKILL", "SIGKILL", "SIGSEGV", "SIGSTOP", "drain", "role")
+
+
+class Fault(msgspec.Struct):
+    """What was done to which engine and when; `waits` are seconds to the next token of its requests."""
+
+    kind: str
+    engine: str
+    at: float
+    waits: list[float] = msgspec.field(default_factory=list[float])
+
+
+class Killer:
+    """Picks engine, fault and moment from `seed`."""
+
+    def __init__(self, router: Router, crowd: Crowd, seed: int) -> None:
+        self.faults: list[Fault] = []
+        self._router = router
+        self._crowd = crowd
+        self._source = random.Random(seed)
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    async def run(self, faults: int) -> None:
+        """Until there have been so many faults and all waits are over."""
+        while len(self.faults) < faults:
+            await asyncio.sleep(self._source.uniform(0.2, 1.8))
+            ready = [fact for fact in self._router.engines() if fact["state"] == "ready"]
+            if ready:
+                self._break(self._source.choice(ready), self._source.choice(KINDS))
+        await asyncio.gather(*self._waiting)
+
+    def _break(self, engine: dict[str, Any], kind: str) -> None:
+        fault = Fault(kind, engine["id"], time.monotonic())
+        hit = [w for w in self._crowd.live.values() if w.ticket.request.engine == engine["id"]]
+        self.faults.append(fault)
+        if kind in SIGNALS:
+            os.kill(engine["pid"], SIGNALS[kind])
+        elif kind == "drain":
+            self._router.drain(engine["id"], True)
+            self._later(1.0, lambda: self._resume(engine["id"]))
+        else:
+            role = engine["role"]
+            self._router.set_role(engine["id"], "mixed")
+            self._later(1.0, lambda: self._back(engine["id"], role))
+        for watched in hit:
+            self._keep(asyncio.create_task(self._measure(fault, watched)))
+
+    async def _measure(self, fault: Fault, watched: Watched) -> None:
+        """Note when the next token comes, unless the client has hung up."""
+        seen = len(watched.times)
+        while len(watched.times) == seen:
+            if watched.ticket.finish_reason is not None:
+                return
+            await asyncio.sleep(0.002)
+        fault.waits.append(watched.times[seen] - fault.at)
+
+    def _later(self, delay: float, act: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await asyncio.sleep(delay)
+            act()
+
+        self._keep(asyncio.create_task(wait()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    def _resume(self, engine: str) -> None:
+        if any(fact["id"] == engine and fact["state"] == "draining" for fact in self._router.engines()):
+            self._router.drain(engine, False)
+
+    def _back(self, engine: str, role: Any) -> None:
+        if any(fact["id"] == engine and fact["state"] == "ready" for fact in self._router.engines()):
+            self._router.set_role(engine, role)
