@@ -30,6 +30,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_model_len           prompt and answer tokens of one request, or None for what model and pool allow
     max_batch_size          requests in one decode step at most
     prefix_cache            keep KV of ended requests for others that begin alike
+    slo_ttft                seconds to the first token that requests should keep; those that cannot are
+                            refused early
+    slo_tpot                mean seconds between tokens that decode should keep; it leaves the rest of its
+                            cores to prefill
     seed                    of requests that bring none, or None for a fresh one each
     """
 
@@ -46,6 +50,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_model_len: int | None = None
     max_batch_size: int = 64
     prefix_cache: bool = True
+    slo_ttft: float | None = None
+    slo_tpot: float | None = None
     tensor_parallel_size: int = 1
     seed: int | None = None
 
@@ -88,6 +94,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(
                 f"gpu_memory_utilization must be over 0 and at most 1, not {self.gpu_memory_utilization}"
             )
+        for name, value in (("slo_ttft", self.slo_ttft), ("slo_tpot", self.slo_tpot)):
+            if value is not None and not 0 < value < 3600:
+                raise ConfigError(f"{name} must be over 0 and under 3600 seconds, not {value}")
         _one_of("prefill_precision", self.prefill_precision, PRECISIONS)
         _one_of("decode_precision", self.decode_precision, PRECISIONS)
         _one_of("kv_dtype", self.kv_dtype, KV_DTYPES)

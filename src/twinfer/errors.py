@@ -43,7 +43,11 @@ class NotFoundError(RequestError):
 
 
 class OverloadedError(TwinferError):
-    """The server cannot take the request now; the same request may succeed later."""
+    """The server cannot take the request now; the same request may succeed after `retry_after` seconds."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class EngineError(TwinferError):

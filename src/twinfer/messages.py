@@ -40,11 +40,14 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     """What an engine must know of a request besides its tokens and pages.
 
     Generation ends at a token of `stop_tokens` or when prompt and answer reach `max_length` tokens.
+    `arrived` and `priority` decide whose prompt comes first.
     """
 
     sampling: Sampling
     stop_tokens: tuple[int, ...]
     max_length: int
+    arrived: float = 0.0
+    priority: int = 0
 
 
 class Region(msgspec.Struct, frozen=True, array_like=True):

@@ -85,7 +85,13 @@ async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[
         board = Board(map_region(notes.fd, notes.nbytes, writable=True), len(shape.engines))
         links = Links()
         host = Host(links.endpoint, [*(region.fd for region in regions.values()), pool.fd, notes.fd])
-        router = Router(_core(config, shape, board), links, host, shape.pool.max_model_len)
+        router = Router(
+            _core(config, shape, board),
+            links,
+            host,
+            max_model_len=shape.pool.max_model_len,
+            slo_ttft=config.slo_ttft,
+        )
         try:
             router.start(shape.engines, [board.slot(number) for number in range(len(shape.engines))])
             for name, plan in shape.plans.items():

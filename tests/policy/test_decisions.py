@@ -3,7 +3,9 @@ from hypothesis import strategies as st
 
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
+from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
 from twinfer.policy.preemption import choose_victim
+from twinfer.policy.queueing import AGEING, turn
 from twinfer.policy.restart import DELAYS, REDEEMED_BY, count_death, restart_delay
 from twinfer.policy.routing import Load, route_decode, route_prefill
 
@@ -17,6 +19,7 @@ def test_a_step_stays_within_its_budget_and_its_pages(prompts, decodes, chunk, m
     assert len(plan.decodes) <= most
     room = {item.request: (item.pending, item.room) for item in reversed(prompts)}
     assert all(count > 0 for _, count in plan.prompts)
+    prompts = sorted(prompts, key=lambda item: turn(item.arrived, item.pending, item.priority))
     if len(room) == len(prompts):
         assert all(count <= min(room[request]) for request, count in plan.prompts)
         runnable = [item for item in prompts if item.room > 0]
@@ -34,6 +37,28 @@ def test_without_chunks_prompts_stay_whole_and_go_alone(prompts, decodes):
     assert not (plan.prompts and plan.decodes)
     assert bool(plan.prompts) == bool(whole)
     assert len(plan.prompts) <= 1 or sum(count for _, count in plan.prompts) <= WHOLE_PROMPTS_BUDGET
+
+
+@given(st.floats(0, 1e6), st.integers(1, 8192), st.integers(1, 8192), st.floats(0, 100))
+def test_a_short_prompt_overtakes_and_a_long_one_does_not_starve(arrived, long, short, later):
+    """Whoever arrives after a request's turn comes after it, however short."""
+    patience = turn(arrived, long, 0) - arrived
+    assert (turn(arrived + later, short, 0) >= turn(arrived, long, 0)) == (
+        later + short / AGEING >= patience
+    ) or abs(later + short / AGEING - patience) < 1e-3
+    assert turn(arrived, short, -1) < turn(arrived + 9.9, short, 0)
+
+
+def test_a_request_that_would_be_late_is_told_when_to_come_back():
+    assert expected_ttft(3000, 1000, 2000.0) == 2.0
+    assert expected_ttft(3000, 1000, 0.0) == 0.0
+    assert retry_after(2.0, None) is None
+    assert retry_after(2.0, 3.0) is None
+    assert retry_after(5.0, 3.0) == 2.0
+    assert retry_after(3.1, 3.0) == 1.0
+    assert smooth_rate(0.0, 100, 0.1) == 1000.0
+    assert 1000 < smooth_rate(1000.0, 200, 0.1) < 2000
+    assert smooth_rate(1000.0, 0, 0.1) == 1000.0
 
 
 def test_admission_keeps_a_page_for_every_running_request():

@@ -36,3 +36,10 @@ def test_streams_report_it_too_and_the_metrics_count_it(client: openai.OpenAI, s
     metrics = httpx.get(f"{server.url}/metrics").text
     line = next(x for x in metrics.splitlines() if x.startswith("twinfer_cached_prompt_tokens_total"))
     assert float(line.split()[1]) >= last.usage.prompt_tokens_details.cached_tokens
+
+
+def test_a_priority_out_of_range_is_refused(server):
+    body = {"prompt": "a", "priority": 10**30}
+    response = httpx.post(f"{server.url}/v1/completions", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "priority"

@@ -54,6 +54,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
     cache_salt: str | None = None
+    priority: int | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 

@@ -56,6 +56,7 @@ def generations(
             max_model_len=service.router.max_model_len,
             param=param,
             cache_salt=body.cache_salt or "",
+            priority=body.priority or 0,
         )
     ]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from twinfer import __version__
-from twinfer.cli import options
+from twinfer.cli import bench, options
 
 app = typer.Typer(
     name="twinfer",
@@ -50,6 +50,9 @@ def serve(
     kv_pool_size: options.KvPoolSize = None,
     gpu_memory_utilization: options.GpuMemoryUtilization = 0.9,
     max_model_len: options.MaxModelLen = None,
+    prefix_cache: options.PrefixCache = True,
+    slo_ttft: options.SloTtft = None,
+    slo_tpot: options.SloTpot = None,
     seed: options.Seed = None,
 ) -> None:
     """Serve a model over HTTP, with OpenAI's API."""
@@ -130,3 +133,6 @@ def info(model: options.Model = None) -> None:
     from twinfer.cli.info import info
 
     info(model)
+
+
+app.add_typer(bench.app, name="bench")

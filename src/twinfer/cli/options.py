@@ -42,6 +42,22 @@ KvPoolSize = Annotated[
 GpuMemoryUtilization = Annotated[
     float, typer.Option(help="Share of the free memory the pool may take.", rich_help_panel=MEMORY)
 ]
+SloTtft = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds to the first token; requests that would miss it are refused.",
+        show_default="no target",
+        rich_help_panel=ENGINES,
+    ),
+]
+SloTpot = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds between tokens; decode goes no faster while prompts wait.",
+        show_default="no target",
+        rich_help_panel=ENGINES,
+    ),
+]
 PrefixCache = Annotated[
     bool,
     typer.Option(

@@ -41,7 +41,8 @@ class Sequence:
     @property
     def item(self) -> Item:
         """What the batching policy sees of it."""
-        return Item(self.request, len(self.tokens), self.held * self.page_tokens - self.computed)
+        room = self.held * self.page_tokens - self.computed
+        return Item(self.request, len(self.tokens), room, self.task.arrived, self.task.priority)
 
     def advance(self, count: int) -> None:
         """`count` tokens have been computed."""

@@ -6,15 +6,22 @@ from collections.abc import Iterable
 
 import msgspec
 
+from twinfer.policy.queueing import turn
+
 WHOLE_PROMPTS_BUDGET = 2048
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A request with `pending` tokens to compute, of which `room` fit into its pages."""
+    """A request with `pending` tokens to compute, of which `room` fit into its pages.
+
+    `arrived` and `priority` decide its turn among prompts.
+    """
 
     request: int
     pending: int
     room: int
+    arrived: float = 0.0
+    priority: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -25,12 +32,13 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan_step(prompts: Iterable[Item], decodes: Iterable[Item], *, chunk: int, max_batch: int) -> Plan:
-    """Compose a step from prompts and decodes, both in order of arrival at the engine.
+    """Compose a step from prompts and decodes.
 
-    Prompts are packed, first come first served, up to `chunk` tokens; the last one is split. With
+    Prompts are packed by their turns up to `chunk` tokens; the last one is split. With
     `chunk` 0 prompts stay whole and go first, in a step of their own, as in a traditional server.
     Requests without a page for their next token sit the step out.
     """
+    prompts = sorted(prompts, key=lambda item: turn(item.arrived, item.pending, item.priority))
     if chunk == 0:
         whole = _pack_whole(prompts)
         if whole:

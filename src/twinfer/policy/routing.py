@@ -8,7 +8,7 @@ import msgspec
 
 
 class Load(msgspec.Struct, frozen=True):
-    """An engine's work: prompt tokens it was given and has not computed, requests it decodes."""
+    """An engine's work: prompt tokens to compute before those at hand, and requests it decodes."""
 
     engine: str
     prompt_tokens: int
@@ -16,10 +16,10 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def route_prefill(engines: Iterable[Load], backlog: int) -> str | None:
-    """The engine with the fewest prompt tokens ahead, or None while all hold `backlog` or more.
+    """The engine with the fewest prompt tokens ahead, or None while all have `backlog` or more.
 
     The backlog is what an engine needs to be busy until it hears from the router again; what is
-    beyond waits in the router's queue, where it can still be reordered or cancelled for free.
+    beyond waits in the router's queue, where it holds no pages yet.
     """
     best = min(engines, key=lambda load: (load.prompt_tokens, load.engine), default=None)
     return best.engine if best and best.prompt_tokens < backlog else None

@@ -13,6 +13,7 @@ from bisect import insort
 from collections.abc import Collection
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
+from twinfer.policy.overload import expected_ttft
 from twinfer.policy.preemption import choose_victim
 from twinfer.policy.routing import route_decode, route_prefill
 from twinfer.router.engines import EngineView, Phase, candidates
@@ -51,6 +52,14 @@ class Core:
         self.tallies = Tallies()
         self._slots = slots
         self._backlog = backlog
+
+    def expected_ttft(self, request: Request) -> float:
+        """Seconds until a new request would have its first token, from the queue and the measured rates."""
+        prefilling = [r for engine in self.engines.values() for r in engine.prefilling.values()]
+        turn = request.turn
+        ahead = sum(len(r.tokens) - r.computed for r in [*self.queue, *prefilling] if r.turn < turn)
+        rate = sum(engine.work.prefill_rate for engine in candidates(self.engines.values(), "prefill"))
+        return expected_ttft(ahead, len(request.tokens), rate)
 
     # Requests come and go
 
@@ -172,7 +181,7 @@ class Core:
         for request in [request for request in self.queue if self.memory.ledger.held(request.id)]:
             if self._place(request, now):
                 self.queue.remove(request)
-        for request in sorted(self.memory.starved.values(), key=lambda request: request.order):
+        for request in sorted(self.memory.starved.values(), key=lambda request: request.age):
             self._grow(request)
         if self.memory.stuck():
             self._preempt()
@@ -221,7 +230,7 @@ class Core:
         engines = candidates(self.engines.values(), phase)
         if request.suspect:
             engines = [engine for engine in engines if not any(r.suspect for r in engine.held)]
-        loads = [engine.load for engine in engines]
+        loads = [engine.load_before(request) for engine in engines]
         return route_prefill(loads, self._backlog) if phase == "prefill" else route_decode(loads)
 
     def _grow(self, request: Request) -> None:
@@ -233,7 +242,7 @@ class Core:
         """Take the pages of the newest running request; one at a time, since one page helps already."""
         if any(request.state is State.LEAVING for request in self.requests.values()):
             return
-        victim = choose_victim(r.order for e in self.engines.values() for r in e.decoding.values())
+        victim = choose_victim(r.age for e in self.engines.values() for r in e.decoding.values())
         if victim is not None:
             self.tallies.preemptions += 1
             self._leave(self.requests[victim], Departure.PREEMPT)
@@ -289,7 +298,7 @@ class Core:
                 self._send(request.engine, Cancel(request.id, request.placement))
 
     def _requeue(self, request: Request) -> None:
-        """Back to the queue, at its place by arrival; with its pages, unless those are what is wanted."""
+        """Back to the queue, at its place by turn; with its pages, unless those are what is wanted."""
         self.memory.starved.pop(request.id, None)
         self._forget_engine(request)
         if request.departure is Departure.PREEMPT:
@@ -299,7 +308,7 @@ class Core:
         self._enqueue(request)
 
     def _enqueue(self, request: Request) -> None:
-        insort(self.queue, request, key=lambda queued: queued.order)
+        insort(self.queue, request, key=lambda queued: queued.turn)
 
     def _end(self, request: Request, reason: str, now: float) -> None:
         if request.state is State.QUEUED:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from twinfer.messages import Role, Step
+from twinfer.policy.overload import smooth_rate
 from twinfer.policy.routing import Load
 from twinfer.router.request import Request
 
@@ -15,12 +16,13 @@ Phase = Literal["prefill", "decode"]
 
 
 class Work(msgspec.Struct):
-    """What an engine has done since it started, for the metrics. Seconds and counts."""
+    """What an engine has done since it started: seconds and counts, and its prompt tokens a second."""
 
     steps: int = 0
     busy: float = 0.0
     prompt_tokens: int = 0
     decode_tokens: int = 0
+    prefill_rate: float = 0.0
 
 
 class EngineView(msgspec.Struct, eq=False):
@@ -45,10 +47,10 @@ class EngineView(msgspec.Struct, eq=False):
         """All its requests."""
         return [*self.prefilling.values(), *self.decoding.values()]
 
-    @property
-    def load(self) -> Load:
-        """Its work ahead, as the routing policy sees it."""
-        ahead = sum(len(request.tokens) - request.computed for request in self.prefilling.values())
+    def load_before(self, request: Request) -> Load:
+        """The work that `request` would find ahead of it there."""
+        turn = request.turn
+        ahead = sum(len(r.tokens) - r.computed for r in self.prefilling.values() if r.turn < turn)
         return Load(self.id, ahead, len(self.decoding))
 
     def count(self, step: Step) -> None:
@@ -57,6 +59,8 @@ class EngineView(msgspec.Struct, eq=False):
         self.work.busy += step.ended - step.began
         self.work.prompt_tokens += step.prompt_tokens
         self.work.decode_tokens += step.batch
+        seconds = step.ended - step.began
+        self.work.prefill_rate = smooth_rate(self.work.prefill_rate, step.prompt_tokens, seconds)
 
     def get(self, number: int) -> Request | None:
         """The request of this number, if it holds it."""

@@ -8,12 +8,15 @@ from twinfer.errors import RequestError
 from twinfer.messages import Sampling
 from twinfer.sampling import SamplingParams
 
+MOST_PRIORITY = 100
+
 
 class Generation(msgspec.Struct, frozen=True):
     """One answer to one prompt.
 
     `prompt` is token ids; at most `max_tokens` are generated, and none after one of `stop_tokens`,
     which is part of the answer. Prefixes are shared with requests of the same `cache_salt` only.
+    Lower `priority` numbers come first.
     """
 
     prompt: list[int]
@@ -21,6 +24,7 @@ class Generation(msgspec.Struct, frozen=True):
     max_tokens: int
     stop_tokens: tuple[int, ...] = ()
     cache_salt: str = ""
+    priority: int = 0
 
 
 def check_prompt(prompt: list[int], max_model_len: int, param: str) -> None:
@@ -49,6 +53,7 @@ def generations(
     max_model_len: int,
     param: str = "prompt",
     cache_salt: str = "",
+    priority: int = 0,
 ) -> list[Generation]:
     """The `params.n` generations of one prompt; their answers end with the context at the latest.
 
@@ -56,10 +61,14 @@ def generations(
         RequestError: the prompt is empty or leaves no room for an answer; `param` is the field to blame.
     """
     check_prompt(prompt, max_model_len, param)
+    if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
+        raise RequestError(
+            f"priority must be from {-MOST_PRIORITY} to {MOST_PRIORITY}, not {priority}", param="priority"
+        )
     room = max_model_len - len(prompt)
     max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
     stop_tokens = params.stop_tokens(eos)
     return [
-        Generation(prompt, sampling, max_tokens, stop_tokens, cache_salt)
+        Generation(prompt, sampling, max_tokens, stop_tokens, cache_salt, priority)
         for sampling in params.samplings(default_seed)
     ]

@@ -19,6 +19,7 @@ from enum import Enum, auto
 import msgspec
 
 from twinfer.messages import Task
+from twinfer.policy.queueing import turn
 from twinfer.router.generation import Generation
 from twinfer.timeline import Timeline
 
@@ -90,9 +91,15 @@ class Request(msgspec.Struct, eq=False):
         self.state = state
 
     @property
-    def order(self) -> tuple[float, int]:
-        """Who comes first: by arrival, then by number."""
+    def age(self) -> tuple[float, int]:
+        """By arrival, then by number; the oldest is the least."""
         return (self.timeline.arrived, self.id)
+
+    @property
+    def turn(self) -> tuple[float, int]:
+        """Whose prompt comes first."""
+        remaining = len(self.tokens) - self.computed
+        return (turn(self.timeline.arrived, remaining, self.generation.priority), self.id)
 
     @property
     def prompt_tokens(self) -> int:
@@ -112,4 +119,11 @@ class Request(msgspec.Struct, eq=False):
     @property
     def task(self) -> Task:
         """What an engine must know besides tokens and pages."""
-        return Task(self.generation.sampling, self.generation.stop_tokens, self.max_length)
+        generation = self.generation
+        return Task(
+            generation.sampling,
+            generation.stop_tokens,
+            self.max_length,
+            self.timeline.arrived,
+            generation.priority,
+        )

@@ -16,9 +16,10 @@ import msgspec
 
 from twinfer.cluster.host import Host
 from twinfer.cluster.plan import EngineSpec
-from twinfer.errors import EngineError, NotFoundError
+from twinfer.errors import EngineError, NotFoundError, OverloadedError
 from twinfer.kv.board import Slot
 from twinfer.messages import Failed, FromEngine, Hello, Load, Ready, Released, Role, Stale, Step
+from twinfer.policy.overload import retry_after
 from twinfer.router.core import Core, Tallies
 from twinfer.router.fleet import Fleet, Member
 from twinfer.router.generation import Generation, check_prompt
@@ -35,8 +36,11 @@ class Router:
     `start` launches the engine processes, `load` gives them their model, `close` ends everything.
     """
 
-    def __init__(self, core: Core, links: Links, host: Host, max_model_len: int) -> None:
+    def __init__(
+        self, core: Core, links: Links, host: Host, *, max_model_len: int, slo_ttft: float | None = None
+    ) -> None:
         self.max_model_len = max_model_len
+        self._slo_ttft = slo_ttft
         self.metrics = Metrics(core)
         self._core = core
         self._links = links
@@ -83,6 +87,7 @@ class Router:
 
         Raises:
             RequestError: it can never be served.
+            OverloadedError: its first token would come too late to keep the target.
             EngineError: no engine is left to serve it.
         """
         check_prompt(generation.prompt, self.max_model_len, "prompt")
@@ -99,9 +104,21 @@ class Router:
             tokens=list(generation.prompt),
         )
         ticket.bind(request, lambda: self._cancel(request.id))
+        self._refuse_late(request)
         self._core.submit(request, time.monotonic())
         self._flush()
         return ticket
+
+    def _refuse_late(self, request: Request) -> None:
+        request.timeline.arrived = time.monotonic()
+        expected = self._core.expected_ttft(request)
+        wait = retry_after(expected, self._slo_ttft)
+        if wait is not None:
+            raise OverloadedError(
+                f"the first token would come after {expected:.1f} s, over the target of {self._slo_ttft} s;"
+                f" try again in {wait:.0f} s",
+                retry_after=wait,
+            )
 
     def engines(self) -> list[dict[str, Any]]:
         """Every engine, for people: id, role, pid, cores, state, and its running and waiting requests."""
