@@ -89,6 +89,21 @@ std::vector<Sampling> read_sampling(const Array& temperature, const Array& top_k
 void bind_decoder(nb::module_& m) {
     nb::class_<Team>(m, "Team")
         .def(nb::init<const std::vector<int>&>(), nb::arg("cores"))
+        .def(
+            "__init__",
+            [](Team* self, const std::vector<int>& cores, const Array& words,
+               const std::vector<long>& lenders) {
+                const auto board = view<uint64_t>(words, "words", {-1});
+                std::vector<const uint64_t*> lent;
+                for (long lender : lenders) {
+                    if (lender >= static_cast<long>(board.size()))
+                        throw std::invalid_argument("no word " + std::to_string(lender) + " on the board");
+                    lent.push_back(lender < 0 ? nullptr : &board[static_cast<size_t>(lender)]);
+                }
+                new (self) Team(cores, lent);
+            },
+            nb::arg("cores"), nb::arg("words"), nb::arg("lenders"), nb::keep_alive<1, 3>())
+        .def_prop_ro("present", &Team::present)
         .def_prop_ro("size", &Team::size)
         .def_prop_rw("active", &Team::active, [](Team& team, int members) {
             if (members < 1 || members > team.size())

@@ -93,7 +93,7 @@ Activations Decoder::activations(const Matrix& w, long rows) {
 // Encodes rows of x for a product with w, after a norm where there is one.
 void Decoder::encode_rows(const Matrix& w, const float* x, long stride, long rows, const float* norm) {
     const Activations a = activations(w, rows);
-    const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->active()));
+    const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
     const long width = pad16(w.k);
     float* normed = grow(scratch_.norm, width * team_->size());
     team_->run(ceil_div(rows, item), [&](long i, int member) {
@@ -116,7 +116,7 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
     // Few rows are bound by memory: split columns finely. Many are bound by arithmetic: split into blocks
     // whose activations stay in cache.
     const long row_blocks = ceil_div(rows, kProductRows), row_item = ceil_div(rows, row_blocks);
-    const long wanted = team_->active() == 1 ? 1 : (row_blocks > 1 ? 16 : 6) * team_->active();
+    const long wanted = team_->present() == 1 ? 1 : (row_blocks > 1 ? 16 : 6) * team_->present();
     const long panels = std::clamp(ceil_div(wanted, row_blocks), 1L, ceil_div(w.tiles(), 4));
     const long tile_item = ceil_div(ceil_div(w.tiles(), panels), 4) * 4,
                tile_items = ceil_div(w.tiles(), tile_item);
@@ -157,7 +157,7 @@ void Decoder::run_layers(const Pass& pass) {
     float* wide = grow(scratch_.wide, rows * wide_width);       // [rows][q, k, v]
     float* attended = grow(scratch_.attended, rows * q_width);  // [rows][heads * head_dim]
     float* hidden = grow(scratch_.hidden, rows * ffn_width);    // [rows][ffn, padded]
-    const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->active()));
+    const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
     const long items = ceil_div(rows, item);
 
     team_->run(items, [&](long i, int) {

@@ -36,9 +36,17 @@ bool pin(int core) {
 #endif
 }
 
+uint64_t now() {
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                 std::chrono::nanoseconds(1));
+}
+
 }  // namespace
 
-Team::Team(const std::vector<int>& cores) : active_(static_cast<int>(cores.size())) {
+Team::Team(const std::vector<int>& cores, const std::vector<const uint64_t*>& lent)
+    : lent_(lent), beds_(cores.size()), active_(static_cast<int>(cores.size())) {
+    if (lent.size() > cores.size()) throw std::invalid_argument("more lenders than cores");
+    lent_.resize(cores.size(), nullptr);
     if (cores.empty()) throw std::invalid_argument("a team needs at least one core");
     for (int core : cores)
         if (core < -1 || core > 1023) throw std::invalid_argument("no such core: " + std::to_string(core));
@@ -49,9 +57,23 @@ Team::Team(const std::vector<int>& cores) : active_(static_cast<int>(cores.size(
 
 Team::~Team() {
     stop_.store(true);
-    wake_.fetch_add(1);
-    wake_.notify_all();
+    for (Bed& bed : beds_) {
+        bed.wake.fetch_add(1);
+        bed.wake.notify_one();
+    }
     for (std::thread& worker : workers_) worker.join();
+}
+
+bool Team::may_work(int member) const {
+    if (member >= active_.load(std::memory_order_relaxed)) return false;
+    const uint64_t* until = lent_[static_cast<size_t>(member)];
+    return !until || now() < std::atomic_ref(*const_cast<uint64_t*>(until)).load(std::memory_order_relaxed);
+}
+
+int Team::present() const {
+    int count = 1;
+    for (int member = 1; member < active_.load(); member++) count += may_work(member);
+    return count;
 }
 
 void Team::run_all(long items, Call call, void* context) {
@@ -66,16 +88,18 @@ void Team::run_all(long items, Call call, void* context) {
     done_.store(0, std::memory_order_relaxed);
     uint64_t state = ((state_.load() >> 32) + 1) << 32 | static_cast<uint64_t>(items);
     state_.store(state);
-    if (asleep_.load() > 0) {
-        wake_.fetch_add(1);
-        wake_.notify_all();
+    for (int member = 1; member < active_.load(); member++) {
+        Bed& bed = beds_[static_cast<size_t>(member)];
+        if (!bed.asleep.load() || !may_work(member)) continue;
+        bed.wake.fetch_add(1);
+        bed.wake.notify_one();
     }
     take_items(state, 0);
     while (done_.load(std::memory_order_acquire) != items) relax();
 }
 
 void Team::take_items(uint64_t state, int member) {
-    while (state & kItems) {
+    while ((state & kItems) && (member == 0 || may_work(member))) {
         if (!state_.compare_exchange_weak(state, state - 1)) continue;
         call_(context_, items_ - static_cast<long>(state & kItems), member);
         done_.fetch_add(1, std::memory_order_release);
@@ -85,21 +109,23 @@ void Team::take_items(uint64_t state, int member) {
 
 void Team::serve(int member, int core) {
     pin(core);
+    Bed& bed = beds_[static_cast<size_t>(member)];
     auto since = std::chrono::steady_clock::now();
     for (int idle = 0; !stop_.load(std::memory_order_relaxed);) {
         uint64_t state = state_.load();
-        if ((state & kItems) && member < active_.load()) {
+        if ((state & kItems) && may_work(member)) {
             take_items(state, member);
             since = std::chrono::steady_clock::now();
             continue;
         }
         relax();
-        if (++idle % 64 || std::chrono::steady_clock::now() - since < kSpin) continue;
-        uint32_t seen = wake_.load();
-        asleep_.fetch_add(1);
-        if (!(state_.load() & kItems) || member >= active_.load())
-            if (!stop_.load()) wake_.wait(seen);
-        asleep_.fetch_sub(1);
+        if (++idle % 64) continue;
+        if (std::chrono::steady_clock::now() - since < kSpin && may_work(member)) continue;
+        uint32_t seen = bed.wake.load();
+        bed.asleep.store(true);
+        if (!(state_.load() & kItems) || !may_work(member))
+            if (!stop_.load()) bed.wake.wait(seen);
+        bed.asleep.store(false);
         since = std::chrono::steady_clock::now();
     }
 }

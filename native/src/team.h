@@ -2,6 +2,11 @@
 //
 // The caller is the first member. The others spin for a short while after work, then sleep until there is
 // more. A member that sleeps or is not scheduled never holds the others up: it takes no items.
+//
+// A member may sit on a core that belongs to somebody else, who lends it: a word in shared memory holds the
+// time until which the core is free (nanoseconds of the monotonic clock). Such a member takes no item after
+// that time and does not spin, so that it is gone within an item's length. Lending changes who computes an
+// item and never what is computed.
 #pragma once
 
 #include <atomic>
@@ -15,8 +20,8 @@ namespace twinfer {
 class Team {
   public:
     // One thread per core id; -1 is a thread that is not pinned. The constructing thread is pinned to the
-    // first.
-    explicit Team(const std::vector<int>& cores);
+    // first. lent[i] is null for a core of our own, else the word of the lender; there may be fewer.
+    explicit Team(const std::vector<int>& cores, const std::vector<const uint64_t*>& lent = {});
     ~Team();
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;
@@ -26,6 +31,9 @@ class Team {
     // How many members take part from the next run on, at most size().
     void set_active(int members) { active_.store(members); }
     int active() const { return active_.load(); }
+
+    // How many of these may take an item now: all but those on cores that are not lent at the moment.
+    int present() const;
 
     // Calls work(item, member) once for every item in [0, items), on any member, and returns when all are
     // done.
@@ -41,16 +49,23 @@ class Team {
     void run_all(long items, Call call, void* context);
     void take_items(uint64_t state, int member);
     void serve(int member, int core);
+    bool may_work(int member) const;
 
+    // What a sleeping member waits on; one each, so that nobody is woken on a core that is not lent.
+    struct alignas(64) Bed {
+        std::atomic<uint32_t> wake{0};
+        std::atomic<bool> asleep{false};
+    };
+
+    std::vector<const uint64_t*> lent_;
+    std::vector<Bed> beds_;
     std::vector<std::thread> workers_;
     std::atomic<int> active_;
     // Round number in the upper half, items not yet taken in the lower half. An item is taken by counting
     // down, which fails once the round is over; so what belongs to a round is read only while it lasts.
     alignas(64) std::atomic<uint64_t> state_{0};
     alignas(64) std::atomic<long> done_{0};
-    alignas(64) std::atomic<uint32_t> wake_{0};
-    std::atomic<int> asleep_{0};
-    std::atomic<bool> stop_{false};
+    alignas(64) std::atomic<bool> stop_{false};
     long items_ = 0;
     Call call_ = nullptr;
     void* context_ = nullptr;

@@ -6,7 +6,7 @@ S sequences, T tokens (of all sequences together), P pages per page table, V voc
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,17 @@ class Team:
     active: int
     """How many members take part from the next step on, 1 to `size`."""
 
-    def __init__(self, cores: list[int]) -> None:
+    present: int
+    """How many of these may work now: all but those on cores that are not lent at the moment."""
+
+    @overload
+    def __init__(self, cores: list[int]) -> None: ...
+    @overload
+    def __init__(self, cores: list[int], words: NDArray[np.uint64], lenders: list[int]) -> None:
         """-1 is a thread that is not pinned. The constructing thread is pinned to the first core.
+
+        `lenders[i]` is -1 for a core of our own, else the place in `words`, memory shared with the core's
+        owner, of the time until which it is lent: nanoseconds of the monotonic clock, 0 for not at all.
 
         Raises:
             ValueError: no cores, or a first core that this process cannot run on.
