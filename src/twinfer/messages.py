@@ -73,19 +73,23 @@ class Pool(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """The board in shared memory, with `engines` slots, and which of them is the engine's as `owner`."""
+    """The board in shared memory, with `engines` slots, and which of them is the engine's as `owner`.
+
+    `lenders` are cores of other engines with their slots: they may be used while their slot says so.
+    """
 
     region: Region
     engines: int
     slot: int
     owner: int
+    lenders: list[tuple[int, int]]
 
 
 class Load(msgspec.Struct, tag="load", array_like=True):
     """Build the model over shared memory and answer `Ready`.
 
     `prefill` and `decode` are the weights of the phases; None for `decode` means the same as prefill.
-    `prefill_chunk` and `max_batch_size` bound a step, as in `Config`.
+    `prefill_chunk` and `max_batch_size` bound a step, and `slo_tpot` sets decode's pace, as in `Config`.
     """
 
     prefill: Weights
@@ -94,6 +98,7 @@ class Load(msgspec.Struct, tag="load", array_like=True):
     place: Place
     prefill_chunk: int
     max_batch_size: int
+    slo_tpot: float | None
 
 
 class Prefill(msgspec.Struct, tag="prefill", array_like=True):

@@ -15,7 +15,7 @@ import numpy as np
 from twinfer.cluster.cores import usable_cores
 from twinfer.cluster.host import Host
 from twinfer.cluster.memory import free_memory
-from twinfer.cluster.plan import EngineSpec, plan_engines
+from twinfer.cluster.plan import EngineSpec, lenders, plan_engines
 from twinfer.config import DEFAULT_MODEL, DEFAULT_POOL_BYTES, Config
 from twinfer.kv.board import Board, board_bytes
 from twinfer.kv.layout import PAGE_TOKENS, Layout
@@ -167,9 +167,12 @@ def _load_maker(
             prefill=weights(prefill),
             decode=None if decode == prefill else weights(decode),
             pool=Pool(Region(pool.fd, pool.nbytes), PAGE_TOKENS, shape.kv.dtype),
-            place=Place(Region(notes.fd, notes.nbytes), len(shape.engines), slot, owner),
+            place=Place(
+                Region(notes.fd, notes.nbytes), len(shape.engines), slot, owner, lenders(shape.engines, slot)
+            ),
             prefill_chunk=config.prefill_chunk,
             max_batch_size=config.max_batch_size,
+            slo_tpot=config.slo_tpot,
         )
 
     return make

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from twinfer.cluster.cores import split_cores, usable_cores
 from twinfer.cluster.memory import free_memory
-from twinfer.cluster.plan import plan_engines
+from twinfer.cluster.plan import lenders, plan_engines
 from twinfer.config import Config
 
 
@@ -45,3 +45,13 @@ def test_free_memory_respects_a_control_group(tmp_path):
 def test_this_machine_has_cores_and_memory():
     assert usable_cores()
     assert free_memory() > 0
+
+
+def test_cores_of_others_may_be_borrowed_unless_they_are_shared():
+    specs = plan_engines(Config(prefill_engines=1, decode_engines=1), [0, 1, 2, 3])
+    assert lenders(specs, 0) == [(2, 1), (3, 1)]
+    assert lenders(specs, 1) == [(0, 0), (1, 0)]
+    shared = plan_engines(Config(prefill_engines=2, decode_engines=1), [0, 1])
+    assert lenders(shared, 0) == [(1, 1)]
+    assert lenders(shared, 1) == []
+    assert lenders(plan_engines(Config(colocate=True), [0, 1]), 0) == []

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
 from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
+from twinfer.policy.pacing import lend_until, next_step
 from twinfer.policy.preemption import choose_victim
 from twinfer.policy.queueing import AGEING, turn
 from twinfer.policy.restart import DELAYS, REDEEMED_BY, count_death, restart_delay
@@ -87,3 +88,10 @@ def test_restarts_are_spaced_out_and_end():
     assert count_death(2, REDEEMED_BY) == 2
     assert count_death(2, 1.0) == 3
     assert count_death(2, 100.0) == 1
+
+
+def test_decode_paces_itself_only_where_there_is_a_target_and_somebody_waits():
+    assert next_step(10.0, None, True) == 0.0
+    assert next_step(10.0, 0.04, False) == 0.0
+    assert 10.0 < next_step(10.0, 0.04, True) < 10.04
+    assert lend_until(next_step(10.0, 0.04, True)) < next_step(10.0, 0.04, True)

@@ -72,8 +72,11 @@ class Watch:
         self.in_flight = []
         self.dying = False
 
-    def begin(self, requests):
+    def begin(self, requests, *, prompts):
         self.in_flight = requests
+
+    def prompts_wait(self):
+        return False
 
     def end(self):
         self.in_flight = self.in_flight if self.dying else []

@@ -35,3 +35,17 @@ def plan_engines(config: Config, cores: list[int]) -> list[EngineSpec]:
         counts[role] = number + 1
         specs.append(EngineSpec(f"{role}-{number}", role, share))
     return specs
+
+
+def lenders(specs: list[EngineSpec], engine: int) -> list[tuple[int, int]]:
+    """Cores that engine number `engine` may borrow, each with the number of the engine that lends it.
+
+    Cores that several engines share are nobody's to lend.
+    """
+    others = [(core, number) for number, spec in enumerate(specs) if number != engine for core in spec.cores]
+    cores = [core for core, _ in others]
+    return [
+        (core, number)
+        for core, number in others
+        if core not in specs[engine].cores and cores.count(core) == 1
+    ]

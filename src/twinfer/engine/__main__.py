@@ -9,14 +9,17 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 from twinfer.engine.link import Link
 from twinfer.errors import TwinferError
 from twinfer.messages import Failed, Hello, Load, Ready
+from twinfer.policy.pacing import lend_until
 
 if TYPE_CHECKING:
     from twinfer.engine.engine import Engine
+    from twinfer.engine.watch import Watch
 
 PR_SET_PDEATHSIG = 1
 
@@ -47,12 +50,12 @@ def serve(link: Link, cores: list[int]) -> None:
     from twinfer.engine.engine import Engine
     from twinfer.engine.watch import Watch
 
-    [load, *early] = link.receive(wait=True)
+    [load, *early] = link.receive(None)
     if not isinstance(load, Load) or early:
         raise ValueError("the first message must be Load")
     watch = Watch(load.place)
     watch.start()
-    prefill, decode = build(load, cores)
+    prefill, decode = build(load, cores, watch.words)
     link.send(Ready(prefill.isa))
     engine = Engine(
         prefill,
@@ -61,22 +64,34 @@ def serve(link: Link, cores: list[int]) -> None:
         page_tokens=load.pool.page_tokens,
         chunk=load.prefill_chunk,
         max_batch=load.max_batch_size,
+        slo_tpot=load.slo_tpot,
     )
-    run(link, engine)
+    run(link, engine, watch)
 
 
-def run(link: Link, engine: Engine) -> NoReturn:
-    """Hear messages, compute a step, tell the router; sleep while there is nothing to compute."""
-    idle = True
+def run(link: Link, engine: Engine, watch: Watch) -> NoReturn:
+    """Hear messages, compute a step, tell the router; lend our cores while there is nothing to compute."""
     while True:
-        for message in link.receive(wait=idle):
+        for message in link.receive(pause(engine.due(), watch)):
             answer = engine.take(message)
             if answer is not None:
                 link.send(answer)
-        outcome = engine.step()
-        idle = not outcome
-        for message in outcome:
-            link.send(message)
+        due = engine.due()
+        if due is not None and due <= time.monotonic():
+            for message in engine.step():
+                link.send(message)
+
+
+def pause(due: float | None, watch: Watch) -> float | None:
+    """Seconds to wait for messages before the next step, 0 when it is due; None while there is none."""
+    if due is None:
+        watch.rest(None)
+        return None
+    left = due - time.monotonic()
+    if left <= 0:
+        return 0.0
+    watch.rest(lend_until(due))
+    return left
 
 
 def die_with_parent(parent: int) -> bool:

@@ -8,19 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinfer._native import Decoder, Team
+from twinfer.kv.board import LENT, SLOT_WORDS
 from twinfer.kv.region import map_region
 from twinfer.messages import Load, Region, Weights
 from twinfer.model.build import build_decoder
 
 
-def build(load: Load, cores: list[int]) -> tuple[Decoder, Decoder]:
-    """The decoders of prefill and decode, computing on `cores`; one object where they do not differ.
+def build(load: Load, cores: list[int], words: NDArray[np.uint64]) -> tuple[Decoder, Decoder]:
+    """The decoders of prefill and decode; one object where they do not differ.
+
+    They compute on `cores`, and on cores of other engines while `words`, the board's, say so.
 
     Raises:
         EngineError: the shared memory cannot be mapped.
         ModelError: the weights' layout is not one that this version reads.
     """
-    team = Team(cores)
+    borrowed = load.place.lenders
+    places = [-1] * len(cores) + [slot * SLOT_WORDS + LENT for _, slot in borrowed]
+    team = Team(cores + [core for core, _ in borrowed], words, places)
     pool = _array(load.pool.region, writable=True)
 
     def decoder(weights: Weights) -> Decoder:

@@ -13,13 +13,15 @@ from twinfer.engine.sequence import Sequence
 from twinfer.engine.watch import Watch
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Stale, Step, ToEngine
 from twinfer.policy.batching import Plan, plan_step
+from twinfer.policy.pacing import next_step
 
 
 class Engine:
     """Continuous batching over the requests that the router has given to this engine.
 
     `prefill` and `decode` compute the two phases; they are the same object where the phases have the
-    same precision, and then a step is one batch. `chunk` and `max_batch` bound a step.
+    same precision, and then a step is one batch. `chunk` and `max_batch` bound a step; decode takes
+    none sooner than `slo_tpot` asks while another engine has prompts to compute.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Engine:
         page_tokens: int,
         chunk: int,
         max_batch: int,
+        slo_tpot: float | None = None,
     ) -> None:
         self._watch = watch
         self._prefill = prefill
@@ -38,6 +41,8 @@ class Engine:
         self._page_tokens = page_tokens
         self._chunk = chunk
         self._max_batch = max_batch
+        self._slo_tpot = slo_tpot
+        self._last_began = 0.0
         self._prompts: dict[int, Sequence] = {}
         self._decodes: dict[int, Sequence] = {}
 
@@ -59,6 +64,15 @@ class Engine:
                 raise ValueError(f"unexpected message {type(message).__name__}")
         return None
 
+    def due(self) -> float | None:
+        """The time from which on the next step may be taken, in the past for at once; None when idle."""
+        plan = self._plan()
+        if plan.prompts:
+            return 0.0
+        if not plan.decodes:
+            return None
+        return next_step(self._last_began, self._slo_tpot, self._watch.prompts_wait())
+
     def step(self) -> list[Step | Stale]:
         """Compute a step, move its requests on, and say what came of it; nothing where none can run.
 
@@ -70,11 +84,11 @@ class Engine:
         sequences = [sequence for sequence, _ in [*prompts, *decodes]]
         if not sequences:
             return []
-        self._watch.begin([sequence.request for sequence in sequences])
+        self._watch.begin([sequence.request for sequence in sequences], prompts=bool(prompts))
         stale = self._watch.stale(sequences)
         if stale:
             return [self._let_go(stale)]
-        began = time.monotonic()
+        began = self._last_began = time.monotonic()
         tokens = self._compute(prompts, decodes)
         ended = time.monotonic()
         stale = self._watch.stale(sequences)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import zmq
 
@@ -25,15 +27,28 @@ class Link:
         """Queue a message for the router."""
         self._socket.send(self._encoder.encode(message))
 
-    def receive(self, *, wait: bool) -> list[ToEngine]:
-        """All messages that have come; with `wait`, sleep until there is one."""
+    def receive(self, seconds: float | None) -> list[ToEngine]:
+        """All messages that have come; if none has, sleep until one does, for about so long at most."""
+        messages = self._take_all()
+        if not messages and seconds != 0:
+            self._sleep(seconds)
+            messages = self._take_all()
+        return messages
+
+    def _take_all(self) -> list[ToEngine]:
         messages: list[ToEngine] = []
-        while True:
-            try:
-                frame = self._socket.recv(0 if wait and not messages else zmq.NOBLOCK)
-            except zmq.Again:
-                return messages
-            messages.append(self._decoder.decode(frame))
+        while int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            messages.append(self._decoder.decode(self._socket.recv(zmq.NOBLOCK)))
+        return messages
+
+    def _sleep(self, seconds: float | None) -> None:
+        """Polling knows whole milliseconds only."""
+        if seconds is None:
+            self._socket.poll(None)
+        elif seconds >= 0.001:
+            self._socket.poll(int(seconds * 1000))
+        else:
+            time.sleep(seconds)
 
     def close(self) -> None:
         """Send what is queued and close."""

@@ -5,6 +5,8 @@ do is known to it even when it has slept through every message:
 
 - An engine notes when it was last alive and which requests its step carries. The router notes which
   process may use the slot; an engine that finds another number there must not write any more.
+- An engine notes until when its cores are lent, and whether it has prompts to compute. The threads of
+  others read that before they take a piece of work on a core which is not theirs.
 - A page's stamp changes each time the page gets new content. An engine that was granted a page under
   one stamp and finds another has lost it.
 """
@@ -14,9 +16,14 @@ from __future__ import annotations
 import mmap
 
 SLOT_WORDS = 1024
-MOST_IN_FLIGHT = SLOT_WORDS - 4
 WORD = 8
 STAMP = 4
+FOREVER = (1 << 64) - 1
+
+OWNER, BEAT, LENT, PROMPTS, COUNT, IN_FLIGHT = range(6)
+"""Places of a slot's words; the numbers of the requests in flight go on from the last."""
+
+MOST_IN_FLIGHT = SLOT_WORDS - IN_FLIGHT
 
 
 def board_bytes(engines: int, pages: int) -> int:
@@ -27,18 +34,19 @@ def board_bytes(engines: int, pages: int) -> int:
 class Board:
     """A view of the board in `mapped` memory, for any of the processes.
 
-    `stamps` has one number per page. Times are nanoseconds of the host's monotonic clock.
+    `words` are those of all slots, `stamps` has one number per page. Times are nanoseconds of the
+    host's monotonic clock.
     """
 
     def __init__(self, mapped: mmap.mmap, engines: int) -> None:
         edge = engines * SLOT_WORDS * WORD
         whole = memoryview(mapped)
-        self._words = whole[:edge].cast("Q")
+        self.words = whole[:edge].cast("Q")
         self.stamps = whole[edge:].cast("I")
 
     def slot(self, engine: int) -> Slot:
         """The notes of engine number `engine`."""
-        return Slot(self._words[engine * SLOT_WORDS : (engine + 1) * SLOT_WORDS])
+        return Slot(self.words[engine * SLOT_WORDS : (engine + 1) * SLOT_WORDS])
 
 
 class Slot:
@@ -50,32 +58,52 @@ class Slot:
     @property
     def owner(self) -> int:
         """The process that may use the slot, as a number the router gives out."""
-        return self._words[0]
+        return self._words[OWNER]
 
     def open(self, owner: int, now: int) -> None:
-        """A new process may use the slot."""
-        self._words[1] = now
-        self._words[2] = 0
-        self._words[0] = owner
+        """A new process may use the slot; until it works, its cores are lent."""
+        self._words[BEAT] = now
+        self._words[LENT] = FOREVER
+        self._words[PROMPTS] = 0
+        self._words[COUNT] = 0
+        self._words[OWNER] = owner
 
     @property
     def beat(self) -> int:
         """When the engine last gave a sign of life."""
-        return self._words[1]
+        return self._words[BEAT]
 
     @beat.setter
     def beat(self, now: int) -> None:
-        self._words[1] = now
+        self._words[BEAT] = now
+
+    @property
+    def lent_until(self) -> int:
+        """Until when others may use the engine's cores; 0 for not at all."""
+        return self._words[LENT]
+
+    @lent_until.setter
+    def lent_until(self, time: int) -> None:
+        self._words[LENT] = time
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether the engine is computing prompts."""
+        return self._words[PROMPTS] != 0
+
+    @has_prompts.setter
+    def has_prompts(self, value: bool) -> None:
+        self._words[PROMPTS] = value
 
     @property
     def in_flight(self) -> list[int]:
         """The requests of the step under way; empty between steps."""
-        return list(self._words[4 : 4 + self._words[2]])
+        return list(self._words[IN_FLIGHT : IN_FLIGHT + self._words[COUNT]])
 
     @in_flight.setter
     def in_flight(self, requests: list[int]) -> None:
         count = min(len(requests), MOST_IN_FLIGHT)
-        self._words[2] = 0
+        self._words[COUNT] = 0
         for place in range(count):
-            self._words[4 + place] = requests[place]
-        self._words[2] = count
+            self._words[IN_FLIGHT + place] = requests[place]
+        self._words[COUNT] = count

@@ -25,6 +25,7 @@ class Generation(msgspec.Struct, frozen=True):
     stop_tokens: tuple[int, ...] = ()
     cache_salt: str = ""
     priority: int = 0
+    timeout: float | None = None
 
 
 def check_prompt(prompt: list[int], max_model_len: int, param: str) -> None:
@@ -54,6 +55,7 @@ def generations(
     param: str = "prompt",
     cache_salt: str = "",
     priority: int = 0,
+    timeout: float | None = None,
 ) -> list[Generation]:
     """The `params.n` generations of one prompt; their answers end with the context at the latest.
 
@@ -69,6 +71,6 @@ def generations(
     max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
     stop_tokens = params.stop_tokens(eos)
     return [
-        Generation(prompt, sampling, max_tokens, stop_tokens, cache_salt, priority)
+        Generation(prompt, sampling, max_tokens, stop_tokens, cache_salt, priority, timeout)
         for sampling in params.samplings(default_seed)
     ]

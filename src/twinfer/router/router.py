@@ -26,6 +26,7 @@ from twinfer.router.generation import Generation, check_prompt
 from twinfer.router.links import Links
 from twinfer.router.metrics import Metrics
 from twinfer.router.request import Request
+from twinfer.router.throughput import Throughput
 from twinfer.router.ticket import Ticket
 from twinfer.timeline import Timeline
 
@@ -42,6 +43,7 @@ class Router:
         self.max_model_len = max_model_len
         self._slo_ttft = slo_ttft
         self.metrics = Metrics(core)
+        self._throughput = Throughput(time.monotonic())
         self._core = core
         self._links = links
         self._fleet = Fleet(host, self._on_loss)
@@ -103,10 +105,12 @@ class Router:
             on_end=ticket.on_end,
             tokens=list(generation.prompt),
         )
-        ticket.bind(request, lambda: self._cancel(request.id))
+        ticket.bind(request, lambda reason: self._cancel(request.id, reason))
         self._refuse_late(request)
         self._core.submit(request, time.monotonic())
         self._flush()
+        if generation.timeout is not None:
+            ticket.expire_after(generation.timeout)
         return ticket
 
     def _refuse_late(self, request: Request) -> None:
@@ -119,6 +123,16 @@ class Router:
                 f" try again in {wait:.0f} s",
                 retry_after=wait,
             )
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._core.queue)
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds that the queue will take, at the rate at which requests ended lately."""
+        return self._throughput.seconds_for(self.waiting, time.monotonic())
 
     def engines(self) -> list[dict[str, Any]]:
         """Every engine, for people: id, role, pid, cores, state, and its running and waiting requests."""
@@ -177,8 +191,8 @@ class Router:
             "waiting": len(self._core.queue) if member.spec.role != "decode" else 0,
         }
 
-    def _cancel(self, number: int) -> None:
-        self._core.cancel(number, time.monotonic())
+    def _cancel(self, number: int, reason: str) -> None:
+        self._core.cancel(number, time.monotonic(), reason)
         self._flush()
 
     async def _receive(self) -> None:
@@ -224,5 +238,7 @@ class Router:
         ended, self._core.ended = self._core.ended, []
         for request in ended:
             self.metrics.observe(request)
+        if ended:
+            self._throughput.count(len(ended), time.monotonic())
         if ended and not self._core.requests:
             self._core.memory.ledger.check()

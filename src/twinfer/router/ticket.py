@@ -21,10 +21,11 @@ class Ticket:
         self._fresh: list[int] = []
         self._news = asyncio.Event()
         self._request: Request | None = None
-        self._cancel: Callable[[], None] = lambda: None
+        self._cancel: Callable[[str], None] = lambda reason: None
+        self._timer: asyncio.TimerHandle | None = None
 
-    def bind(self, request: Request, cancel: Callable[[], None]) -> None:
-        """Attach the request whose `on_tokens` and `on_end` are this ticket's; `cancel` gives it up."""
+    def bind(self, request: Request, cancel: Callable[[str], None]) -> None:
+        """Attach the request whose `on_tokens` and `on_end` are this ticket's; `cancel(reason)` gives it up."""
         self._request = request
         self._cancel = cancel
 
@@ -35,7 +36,14 @@ class Ticket:
 
     def on_end(self) -> None:
         """The router has ended the request."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._news.set()
+
+    def expire_after(self, seconds: float) -> None:
+        """End the request after so long, with the finish reason "timeout"."""
+        if self.finish_reason is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._cancel, "timeout")
 
     @property
     def request(self) -> Request:
@@ -45,7 +53,7 @@ class Ticket:
 
     @property
     def finish_reason(self) -> str | None:
-        """ "stop", "length", "cancelled" or "error"; None while the request runs."""
+        """ "stop", "length", "timeout", "cancelled" or "error"; None while the request runs."""
         return self.request.finish_reason
 
     @property
@@ -60,7 +68,7 @@ class Ticket:
 
     def cancel(self) -> None:
         """Give the request up. Idempotent; its pages are free within two steps."""
-        self._cancel()
+        self._cancel("cancelled")
 
     async def __aiter__(self) -> AsyncIterator[list[int]]:
         """Lists of new tokens until the request ends.
