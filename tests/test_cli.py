@@ -66,7 +66,22 @@ def test_help_of_commands(command: str) -> None:
     [
         (["serve", "--prefill-engines", "0"], "prefill_engines must be at least 1, not 0"),
         (["serve", "--kv-pool-size", "lots"], "'lots' is not a size; write for example 512MiB or 2GiB"),
-        (["serve", "--kv-dtype", "f8"], "kv_dtype must be one of auto, f32, bf16, not 'f8'"),
+        (["serve", "--kv-dtype", "f8"], "kv_dtype must be one of auto, f32, bf16, int8, not 'f8'"),
+        (
+            ["serve", "--tensor-parallel-size", "2"],
+            "tensor_parallel_size=2 is not supported; only 1 is, for now",
+        ),
+        (["serve", "--max-queue", "0"], "max_queue must be at least 1, not 0"),
+        (["serve", "--max-body-size", "big"], "'big' is not a size; write for example 512MiB or 2GiB"),
+        (
+            ["serve", "--read-timeout", "0"],
+            "read_timeout must be over 0 and at most 1000000 seconds, not 0.0",
+        ),
+        (["serve", "--request-timeout", "-1"], "request_timeout must be over 0"),
+        (["serve", "--api-key", "two words"], "an API key must be printable ASCII characters without spaces"),
+        (["serve", "--api-key-file", "/no/such"], "cannot read the API keys in /no/such: No such file"),
+        (["serve", "--cors-origin", "example.org"], "'example.org' is not an origin"),
+        (["serve", "--ssl-certfile", "/no/such"], "--ssl-certfile and --ssl-keyfile are needed both"),
         (["serve", "--port", "70000"], "port must be from 0 to 65535, not 70000"),
         (["serve", "--host", "no.such.host.invalid"], "'no.such.host.invalid' is not a known name"),
         (["serve", "--host", "192.0.2.1"], "192.0.2.1 is not an address of this machine"),

@@ -44,7 +44,7 @@ def disturbed(llm, params, number, victim, delay):
 @pytest.mark.parametrize("delay", [0.02, 0.2, 0.5])
 @pytest.mark.parametrize("engine", ["prefill-0", "decode-0"])
 def test_a_killed_engine_costs_no_token(undisturbed, engine, delay):
-    with LLM(kv_pool_size="128MiB", prefill_chunk=100) as llm:
+    with LLM(kv_pool_size="128MiB", prefill_chunk=100, check=True) as llm:
         victim = pid_of(llm, engine)
         assert disturbed(llm, GREEDY, signal.SIGKILL, victim, delay) == undisturbed[0]
         assert not alive(victim)
@@ -54,7 +54,7 @@ def test_a_killed_engine_costs_no_token(undisturbed, engine, delay):
 
 @pytest.mark.parametrize("engine", ["prefill-0", "decode-0"])
 def test_a_stopped_engine_is_noticed_replaced_and_cannot_wake_up(undisturbed, engine):
-    with LLM(kv_pool_size="128MiB", prefill_chunk=100) as llm:
+    with LLM(kv_pool_size="128MiB", prefill_chunk=100, check=True) as llm:
         victim = pid_of(llm, engine)
         began = time.monotonic()
         assert disturbed(llm, SAMPLED, signal.SIGSTOP, victim, 0.1) == undisturbed[1]
@@ -63,7 +63,7 @@ def test_a_stopped_engine_is_noticed_replaced_and_cannot_wake_up(undisturbed, en
 
 
 def test_one_mixed_engine_recovers_by_itself(undisturbed):
-    with LLM(kv_pool_size="128MiB", colocate=True) as llm:
+    with LLM(kv_pool_size="128MiB", colocate=True, check=True) as llm:
         victim = pid_of(llm, "mixed-0")
         assert disturbed(llm, GREEDY, signal.SIGKILL, victim, 0.3) == undisturbed[0]
 

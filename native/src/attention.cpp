@@ -2,146 +2,98 @@
 //
 // Keys come in blocks of 128 positions that start at multiples of 128. Each block has a softmax of its own
 // (largest score, sum, weighted values); blocks are merged in order. So a result depends on the query and its
-// keys only, not on which queries share a call. Rows are (query, head) pairs that share one KV head, so every
-// load of a key or value serves all of them. Masked positions contribute exact zeros, whatever their memory
-// holds.
-#include "kernels.h"
-#include "simd.h"
+// keys only, not on which queries share a call, nor on who computes which blocks. Masked positions contribute
+// exact zeros, whatever their memory holds.
+#include "attention.h"
 
 namespace twinfer {
 namespace TW_ISA {
 
 constexpr float kMasked = -1e30f;
+constexpr int kMostWeight = 255;
 
-// Working memory of one call; rows are padded to whole vectors.
-struct Work {
-    long dims;                        // head_dim padded to 16
-    uint32_t* q;                      // [rows][key units]
-    float* scores;                    // [rows][128]
-    uint32_t* p;                      // [rows][value units of 128 tokens]
-    float* values;                    // [rows][dims], merged so far
-    float* block;                     // [rows][dims], of the block at hand
-    float *most, *total;              // [rows], merged so far
-    float *block_most, *block_total;  // [rows], of the block at hand
-    float *keep, *take;               // [rows], factors of a merge
-    uint32_t* tail;                   // one value block, with what lies behind the end cleared
-};
+// Scores come out in powers of two.
+static float score_scale(long head_dim) { return 1.44269504f / __builtin_sqrtf((float)head_dim); }
 
-static Work carve(void* scratch, long head_dim) {
-    Work w;
-    w.dims = (head_dim + 15) / 16 * 16;
-    float* at = (float*)(((uintptr_t)scratch + 63) / 64 * 64);
-    auto next = [&at](long n) {
-        float* p = at;
-        at += n;
-        return p;
-    };
-    w.q = (uint32_t*)next(kTileRows * w.dims);
-    w.scores = next(kTileRows * kBlockTokens);
-    w.p = (uint32_t*)next(kTileRows * kBlockTokens);
-    w.values = next(kTileRows * w.dims);
-    w.block = next(kTileRows * w.dims);
-    w.most = next(kTileRows);
-    w.total = next(kTileRows);
-    w.block_most = next(kTileRows);
-    w.block_total = next(kTileRows);
-    w.keep = next(kTileRows);
-    w.take = next(kTileRows);
-    w.tail = (uint32_t*)next(kPageTokens * w.dims);
-    return w;
-}
-
-// acc + one unit: a pair of bf16, or one float.
-template <bool kBf16>
-TW_INLINE Float dot(Float acc, const uint32_t* vector, const uint32_t* unit) {
-    if constexpr (kBf16) return dot_bf16(acc, load_bytes(vector), unit);
-    return fma(load((const float*)vector), splat(*(const float*)unit), acc);
-}
-
-// Scores of R rows against the 16 keys of each of P pages.
-template <bool kBf16, int R, int P>
-TW_INLINE void score_block(const uint32_t* q, long q_stride, long units, const uint32_t* const* keys,
-                           float* scores) {
-    Float acc[R][P];
-    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] = splat(0);
-    for (long u = 0; u < units; u++)
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] =
-            dot<kBf16>(acc[r][p], keys[p] + u * 16, q + r * q_stride + u);
-    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++)
-        store(scores + r * kBlockTokens + p * 16, acc[r][p]);
-}
-
-template <bool kBf16, int R>
-TW_APART void score_rows(const uint32_t* q, long q_stride, long units, const uint32_t* const* keys,
-                         long pages, float* scores) {
-    // Few rows take more pages at once, to have enough independent sums under way.
-    constexpr int P = R * kScorePages * 2 <= kScoreRows * kScorePages ? kScorePages * 2 : kScorePages;
-    long p = 0;
-    for (; p + P <= pages; p += P) score_block<kBf16, R, P>(q, q_stride, units, keys + p, scores + p * 16);
-    for (; p < pages; p++) score_block<kBf16, R, 1>(q, q_stride, units, keys + p, scores + p * 16);
-}
-
-// out [R][dims] = the pages' values weighted by p, over V vectors from dimension `dim` on. A value block is
-// [units][head_dim]; the last vector of an odd head size is cut by `mask`.
-template <bool kBf16, int R, int V, bool kCut>
-TW_INLINE void value_block(const Work& w, long row, const uint32_t* const* values, long pages, long head_dim,
-                           long dim, Mask mask) {
-    constexpr long units = kBf16 ? kPageTokens / 2 : kPageTokens;
-    constexpr long p_stride = units * kBlockPages;
-    const uint32_t* weights = w.p + row * p_stride;
-    Float acc[R][V];
-    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int v = 0; v < V; v++) acc[r][v] = splat(0);
-    for (long page = 0; page < pages; page++) {
-        const uint32_t* at = values[page] + dim;
-        for (long u = 0; u < units; u++) {
-            TW_UNROLL for (int v = 0; v < V; v++) {
-                alignas(64) uint32_t cut[16];
-                const uint32_t* vector = at + u * head_dim + v * 16;
-                if constexpr (kCut) {
-                    store((float*)cut, load((const float*)vector, mask));
-                    vector = cut;
-                }
-                TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] =
-                    dot<kBf16>(acc[r][v], vector, weights + r * p_stride + page * units + u);
-            }
+// One row's query as the scores need it.
+template <KvType kType>
+static void load_query(const Work& w, const float* from, long row, long head_dim) {
+    const long units = Kind<kType>::units(head_dim);
+    const Float scale = splat(score_scale(head_dim));
+    uint32_t* to = w.q + row * units;
+    Float inverse = splat(0);
+    Int total = isplat(0);
+    if constexpr (Kind<kType>::int8) {
+        Float most = splat(0);
+        for (long d = 0; d < head_dim; d += 16) most = max(most, abs(mul(take(from, d, head_dim), scale)));
+        const float all = largest(most);
+        inverse = splat(all > 1e-30f ? 127.0f / all : 0.0f);
+        w.q_scale[row] = all / 127.0f;
+    }
+    for (long d = 0; d < head_dim; d += 16) {
+        const long left = head_dim - d < 16 ? head_dim - d : 16;
+        Float x = mul(take(from, d, head_dim), scale);
+        if constexpr (Kind<kType>::f32) {
+            store((float*)to + d, x, first(left));
+        } else if constexpr (Kind<kType>::bf16) {
+            uint16_t rounded[16];
+            store_bf16(rounded, x);
+            memcpy(to + d / 2, rounded, 2 * left);
+        } else {
+            int8_t codes[16];
+            Int rounded = round_to_int(mul(x, inverse));
+            store_i8(codes, rounded);
+            memcpy(to + d / 4, codes, (left + 3) / 4 * 4);
+            total = iadd(total, rounded);
         }
     }
-    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int v = 0; v < V; v++)
-        store(w.block + (row + r) * w.dims + dim + v * 16, acc[r][v]);
+    if constexpr (Kind<kType>::int8) w.q_offset[row] = -128 * isum(total);
 }
 
-template <bool kBf16, int R>
-TW_APART void value_rows(const Work& w, long row, const uint32_t* const* values, long pages, long head_dim) {
-    constexpr int V = kValueVectors;
-    long dim = 0;
-    for (; dim + V * 16 <= head_dim; dim += V * 16)
-        value_block<kBf16, R, V, false>(w, row, values, pages, head_dim, dim, first(16));
-    for (; dim + 16 <= head_dim; dim += 16)
-        value_block<kBf16, R, 1, false>(w, row, values, pages, head_dim, dim, first(16));
-    if (dim < head_dim)
-        value_block<kBf16, R, 1, true>(w, row, values, pages, head_dim, dim, first(head_dim - dim));
+template <KvType kType>
+static void load_queries(const Work& w, const Heads& h, const AttentionTile& t) {
+    for (long i = 0; i < t.queries; i++)
+        for (long j = 0; j < t.count; j++)
+            load_query<kType>(w, t.q + i * t.stride + (t.first_head + j) * h.head_dim, i * t.count + j,
+                              h.head_dim);
+}
+
+// Turns weights [pages][16] in w.scores, of which `most` is the largest, into codes.
+static void encode_weights(const Work& w, long row, long pages, float most) {
+    const float* x = w.scores + row * kBlockTokens;
+    uint8_t* codes = (uint8_t*)(w.p + row * Kind<KvType::int8>::weight_stride);
+    const Float inverse = splat(most > 1e-30f ? kMostWeight / most : 0.0f);
+    for (long p = 0; p < pages; p++) store_u8(codes + p * 16, round_to_int(mul(load(x + p * 16), inverse)));
+    w.p_scale[row] = most / kMostWeight;
 }
 
 // Turns a row's scores, which are in powers of two, into weights; `visible` of the block's positions count,
-// `pages` hold scores.
-template <bool kBf16>
+// `pages` hold scores. The scales of 8-bit values become part of the weights.
+template <KvType kType>
 TW_APART void soften(const Work& w, long row, long visible, long pages) {
-    const float* scores = w.scores + row * kBlockTokens;
+    float* scores = w.scores + row * kBlockTokens;
     const long filled = visible > 0 ? visible / kPageTokens : 0, whole = filled < pages ? filled : pages;
-    Float most = splat(kMasked), total = splat(0);
+    Float most = splat(kMasked), total = splat(0), heaviest = splat(0);
     for (long p = 0; p < whole; p++) most = max(most, load(scores + p * 16));
     for (long p = whole; p < pages; p++)
         most = max(most, select(first(visible - p * 16), load(scores + p * 16), splat(kMasked)));
     const Float shift = splat(largest(most));
     for (long p = 0; p < pages; p++) {
-        Float x = exp2<kBf16>(sub(load(scores + p * 16), shift));
+        Float x = exp2<!Kind<kType>::f32>(sub(load(scores + p * 16), shift));
         if (p >= whole) x = select(first(visible - p * 16), x, splat(0));
         total = add(total, x);
-        if constexpr (kBf16)
+        if constexpr (Kind<kType>::bf16) {
             store_bf16((uint16_t*)(w.p + row * (kBlockTokens / 2) + p * 8), x);
-        else
+        } else if constexpr (Kind<kType>::f32) {
             store((float*)(w.p + row * kBlockTokens + p * 16), x);
+        } else {
+            x = mul(x, load((const float*)w.at_values[p] - kPageTokens));
+            if (p >= whole) x = select(first(visible - p * 16), x, splat(0));
+            heaviest = max(heaviest, x);
+            store(scores + p * 16, x);
+        }
     }
+    if constexpr (Kind<kType>::int8) encode_weights(w, row, pages, largest(heaviest));
     w.block_most[row] = largest(most);
     w.block_total[row] = sum(total);
 }
@@ -168,94 +120,57 @@ TW_APART void merge(const Work& w, long rows, bool fresh) {
     }
 }
 
-template <bool kBf16>
-static void load_queries(const Work& w, const Heads& h, const AttentionTile& t) {
-    const long units = kBf16 ? h.head_dim / 2 : h.head_dim;
-    // Scores come out in powers of two.
-    const Float scale = splat(1.44269504f / __builtin_sqrtf((float)h.head_dim));
-    for (long i = 0; i < t.queries; i++) {
-        for (long j = 0; j < t.count; j++) {
-            const float* from = t.q + i * t.stride + (t.first_head + j) * h.head_dim;
-            uint32_t* to = w.q + (i * t.count + j) * units;
-            for (long d = 0; d < h.head_dim; d += 16) {
-                Mask m = first(h.head_dim - d);
-                Float x = mul(load(from + d, m), scale);
-                if constexpr (kBf16) {
-                    uint16_t rounded[16];
-                    store_bf16(rounded, x);
-                    long count = h.head_dim - d < 16 ? h.head_dim - d : 16;
-                    memcpy(to + d / 2, rounded, 2 * count);
-                } else {
-                    store((float*)to + d, x, m);
-                }
-            }
-        }
-    }
-}
-
 // A copy of a page's values with the positions from `filled` on cleared: they may hold anything.
-template <bool kBf16>
+template <KvType kType>
 static const uint32_t* without_rest(const Work& w, const uint32_t* values, long filled, long head_dim) {
-    const long units = kBf16 ? kPageTokens / 2 : kPageTokens;
-    const long whole = kBf16 ? filled / 2 : filled;
-    memset(w.tail, 0, 4 * units * head_dim);
+    constexpr long elements = Kind<kType>::elements;
+    const long whole = filled / elements;
+    memset(w.tail, 0, 4 * Kind<kType>::page_units * head_dim);
     memcpy(w.tail, values, 4 * whole * head_dim);
-    if (kBf16 && filled % 2)
+    if (filled % elements)
         for (long i = 0; i < head_dim; i++)
             w.tail[whole * head_dim + i] = values[whole * head_dim + i] & 0xffffu;
     return w.tail;
 }
 
-template <bool kBf16, int R>
-TW_INLINE void rows_of_scores(long rows, const Work& w, long row, long units, const uint32_t* const* keys,
-                              long pages) {
-    if (rows == R)
-        score_rows<kBf16, R>(w.q + row * units, units, units, keys, pages, w.scores + row * kBlockTokens);
-    else if constexpr (R > 1)
-        rows_of_scores<kBf16, R - 1>(rows, w, row, units, keys, pages);
-}
-
-template <bool kBf16, int R>
-TW_INLINE void rows_of_values(long rows, const Work& w, long row, const uint32_t* const* values, long pages,
-                              long head_dim) {
-    if (rows == R)
-        value_rows<kBf16, R>(w, row, values, pages, head_dim);
-    else if constexpr (R > 1)
-        rows_of_values<kBf16, R - 1>(rows, w, row, values, pages, head_dim);
-}
-
-template <bool kBf16>
-static void attend(const KvLayer& kv, const Heads& h, const AttentionTile& t, void* scratch) {
-    const Work w = carve(scratch, h.head_dim);
-    const long rows = t.queries * t.count, end = t.first_position + t.queries;
-    const long units = kBf16 ? h.head_dim / 2 : h.head_dim;
-    load_queries<kBf16>(w, h, t);
-    for (long start = 0; start < end; start += kBlockTokens) {
-        const long tokens = end - start < kBlockTokens ? end - start : kBlockTokens;
-        const long pages = (tokens + kPageTokens - 1) / kPageTokens;
-        const uint32_t *keys[kBlockPages], *values[kBlockPages];
-        for (long p = 0; p < pages; p++) {
-            const uint8_t* page = kv.pool + (size_t)t.pages[start / kPageTokens + p] * kv.page_bytes +
-                                  (size_t)t.kv_head * kv.block_bytes;
-            keys[p] = (const uint32_t*)(page + kv.keys);
-            values[p] = (const uint32_t*)(page + kv.values);
-        }
-        if (tokens % kPageTokens)
-            values[pages - 1] = without_rest<kBf16>(w, values[pages - 1], tokens % kPageTokens, h.head_dim);
-        long step;
-        for (long r = 0; r < rows; r += step) {
-            step = rows - r < kScoreRows ? rows - r : kScoreRows;
-            rows_of_scores<kBf16, kScoreRows>(step, w, r, units, keys, pages);
-        }
-        for (long r = 0; r < rows; r++)
-            soften<kBf16>(w, r, t.first_position + r / t.count + 1 - start, pages);
-        for (long r = 0; r < rows; r += step) {
-            step = rows - r < kValueRows ? rows - r : kValueRows;
-            rows_of_values<kBf16, kValueRows>(step, w, r, values, pages, h.head_dim);
-        }
-        merge(w, rows, start == 0);
+// Finds the pages of a block of `tokens` positions from `start` on, and returns their number.
+template <KvType kType>
+static long find_pages(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long start,
+                       long tokens) {
+    const long pages = (tokens + kPageTokens - 1) / kPageTokens;
+    for (long p = 0; p < pages; p++) {
+        const uint8_t* page = kv.pool + (size_t)t.pages[start / kPageTokens + p] * kv.page_bytes +
+                              (size_t)t.kv_head * kv.block_bytes + Kind<kType>::skip;
+        w.keys[p] = (const uint32_t*)(page + kv.keys);
+        w.at_values[p] = (const uint32_t*)(page + kv.values);
     }
-    for (long r = 0; r < rows; r++) {
+    // A code of zero times anything is zero, but zero times what may be a NaN is not.
+    if (!Kind<kType>::int8 && tokens % kPageTokens)
+        w.at_values[pages - 1] =
+            without_rest<kType>(w, w.at_values[pages - 1], tokens % kPageTokens, h.head_dim);
+    return pages;
+}
+
+// One block of all rows, into block, block_most and block_total.
+template <KvType kType>
+static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long start) {
+    const long end = t.first_position + t.queries, rows = t.rows();
+    const long tokens = end - start < kBlockTokens ? end - start : kBlockTokens;
+    const long pages = find_pages<kType>(w, kv, h, t, start, tokens);
+    long step;
+    for (long r = 0; r < rows; r += step) {
+        step = rows - r < kScoreRows ? rows - r : kScoreRows;
+        some_scores<kType, kScoreRows>(step, w, r, Kind<kType>::units(h.head_dim), pages);
+    }
+    for (long r = 0; r < rows; r++) soften<kType>(w, r, t.first_position + r / t.count + 1 - start, pages);
+    for (long r = 0; r < rows; r += step) {
+        step = rows - r < kValueRows ? rows - r : kValueRows;
+        some_values<kType, kValueRows>(step, w, r, pages, h.head_dim);
+    }
+}
+
+static void write_out(const Work& w, const Heads& h, const AttentionTile& t) {
+    for (long r = 0; r < t.rows(); r++) {
         float* to = t.out + r / t.count * t.out_stride + (t.first_head + r % t.count) * h.head_dim;
         Float scale = splat(1.0f / w.total[r]);
         for (long i = 0; i < h.head_dim; i += 16)
@@ -263,11 +178,59 @@ static void attend(const KvLayer& kv, const Heads& h, const AttentionTile& t, vo
     }
 }
 
+template <KvType kType>
+static void attend(const KvLayer& kv, const Heads& h, const AttentionTile& t, void* scratch) {
+    Work w = carve(scratch, h.head_dim);
+    load_queries<kType>(w, h, t);
+    for (long b = 0; b < t.blocks(); b++) {
+        attend_block<kType>(w, kv, h, t, b * kBlockTokens);
+        merge(w, t.rows(), b == 0);
+    }
+    write_out(w, h, t);
+}
+
+// Where a block's part lies in `partials`: values, largest scores, sums.
+static float* part_of(const Heads& h, const AttentionTile& t, long block, float* partials) {
+    return partials + block * partial_floats(t.rows(), h.head_dim);
+}
+
+template <KvType kType>
+static void attend_part(const KvLayer& kv, const Heads& h, const AttentionTile& t, long begin, long end,
+                        float* partials, void* scratch) {
+    Work w = carve(scratch, h.head_dim);
+    load_queries<kType>(w, h, t);
+    const long values = t.rows() * w.dims, padded_rows = padded(t.rows());
+    for (long b = begin; b < end; b++) {
+        attend_block<kType>(w, kv, h, t, b * kBlockTokens);
+        float* to = part_of(h, t, b, partials);
+        memcpy(to, w.block, 4 * values);
+        memcpy(to + values, w.block_most, 4 * padded_rows);
+        memcpy(to + values + padded_rows, w.block_total, 4 * padded_rows);
+    }
+}
+
+void merge_parts(const Heads& h, const AttentionTile& t, float* partials, void* scratch) {
+    Work w = carve(scratch, h.head_dim);
+    for (long b = 0; b < t.blocks(); b++) {
+        w.block = part_of(h, t, b, partials);
+        w.block_most = w.block + t.rows() * w.dims;
+        w.block_total = w.block_most + padded(t.rows());
+        merge(w, t.rows(), b == 0);
+    }
+    write_out(w, h, t);
+}
+
 void attention(const KvLayer& kv, const Heads& h, const AttentionTile& t, void* scratch) {
-    if (kv.bf16)
-        attend<true>(kv, h, t, scratch);
-    else
-        attend<false>(kv, h, t, scratch);
+    constexpr decltype(&attend<KvType::f32>) by_type[] = {attend<KvType::f32>, attend<KvType::bf16>,
+                                                          attend<KvType::int8>};
+    by_type[(int)kv.type](kv, h, t, scratch);
+}
+
+void attention_part(const KvLayer& kv, const Heads& h, const AttentionTile& t, long begin, long end,
+                    float* partials, void* scratch) {
+    constexpr decltype(&attend_part<KvType::f32>) by_type[] = {
+        attend_part<KvType::f32>, attend_part<KvType::bf16>, attend_part<KvType::int8>};
+    by_type[(int)kv.type](kv, h, t, begin, end, partials, scratch);
 }
 
 }  // namespace TW_ISA

@@ -34,6 +34,9 @@ void check_batch(const Config& config, const Batch& b, long pool_pages) {
         if (pages > b.page_columns)
             refuse("sequence " + std::to_string(s) + " needs " + std::to_string(pages) +
                    " pages, but its table has " + std::to_string(b.page_columns));
+        if (pages > pool_pages)
+            refuse("sequence " + std::to_string(s) + " needs " + std::to_string(pages) +
+                   " pages, but the pool has " + std::to_string(pool_pages));
         for (long i = 0; i < pages; i++) {
             const int32_t page =
                 b.page_tables[s * static_cast<size_t>(b.page_columns) + static_cast<size_t>(i)];

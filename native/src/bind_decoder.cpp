@@ -3,6 +3,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+
 #include "bindings.h"
 #include "isa.h"
 #include "layout.h"
@@ -17,14 +22,17 @@ struct Bound {
     Decoder decoder;
 };
 
+void expect_aligned(const void* data, const char* name) {
+    if (reinterpret_cast<uintptr_t>(data) % 64)
+        throw std::invalid_argument(std::string(name) + " must begin at a multiple of 64 bytes");
+}
+
 Pool read_pool(const Config& c, const Writable& array, const std::string& kv_dtype, long page_tokens) {
     if (page_tokens != kPageTokens)
         throw std::invalid_argument("pages must hold " + std::to_string(kPageTokens) + " tokens");
-    if (kv_dtype != "bf16" && kv_dtype != "f32")
-        throw std::invalid_argument("unknown KV type '" + kv_dtype + "', it must be bf16 or f32");
     Pool pool{};
-    pool.bf16 = kv_dtype == "bf16";
-    pool.block_bytes = static_cast<size_t>(c.head_dim * kPageTokens * (pool.bf16 ? 2 : 4));
+    pool.type = kv_type_named(kv_dtype);
+    pool.block_bytes = kv_block_bytes(pool.type, c.head_dim);
     pool.page_bytes = static_cast<size_t>(c.layers * 2 * c.kv_heads) * pool.block_bytes;
     const std::span<uint8_t> bytes = view<uint8_t>(array, "pool", {-1});
     pool.data = bytes.data();
@@ -72,7 +80,34 @@ nb::ndarray<nb::numpy, float> logits(Bound& self, const Array& tokens, const Arr
     return array;
 }
 
+// Rounds of items that spin for so long; the seconds of the longest round.
+double exercise(Team& team, long items, long rounds, double seconds) {
+    using Clock = std::chrono::steady_clock;
+    std::vector<std::atomic<long>> times(static_cast<size_t>(std::max(0L, items)));
+    Clock::duration longest{};
+    nb::gil_scoped_release release;
+    for (long round = 0; round < rounds; round++) {
+        const auto began = Clock::now();
+        team.run(items, [&](long item, int) {
+            const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+            while (Clock::now() < until) continue;
+            times[static_cast<size_t>(item)]++;
+        });
+        longest = std::max(longest, Clock::now() - began);
+        for (const std::atomic<long>& count : times)
+            if (count != round + 1) throw std::runtime_error("an item was not computed exactly once");
+    }
+    return std::chrono::duration<double>(longest).count();
+}
+
 }  // namespace
+
+KvType kv_type_named(const std::string& name) {
+    if (name == "f32") return KvType::f32;
+    if (name == "bf16") return KvType::bf16;
+    if (name == "int8") return KvType::int8;
+    throw std::invalid_argument("unknown KV type '" + name + "', it must be f32, bf16 or int8");
+}
 
 std::vector<Sampling> read_sampling(const Array& temperature, const Array& top_k, const Array& top_p,
                                     const Array& min_p, const Array& seeds, long n) {
@@ -103,6 +138,7 @@ void bind_decoder(nb::module_& m) {
                 new (self) Team(cores, lent);
             },
             nb::arg("cores"), nb::arg("words"), nb::arg("lenders"), nb::keep_alive<1, 3>())
+        .def("exercise", &exercise, nb::arg("items"), nb::arg("rounds"), nb::arg("seconds"))
         .def_prop_ro("present", &Team::present)
         .def_prop_ro("size", &Team::size)
         .def_prop_rw("active", &Team::active, [](Team& team, int members) {
@@ -118,11 +154,14 @@ void bind_decoder(nb::module_& m) {
                std::shared_ptr<Team> team, const std::string& isa, const std::string& kv_dtype,
                long page_tokens) {
                 const Config config = read_config(layout);
-                const auto bytes = view<uint8_t>(weights, "weights", {-1});
-                new (self) Bound{weights, pool,
-                                 Decoder(config, read_weights(layout, bytes),
-                                         read_pool(config, pool, kv_dtype, page_tokens), std::move(team),
-                                         kernels_named(isa))};
+                // The pool's sizes are sound once the weights have been found to have them too.
+                Weights found = read_weights(layout, view<uint8_t>(weights, "weights", {-1}));
+                const Pool pages = read_pool(config, pool, kv_dtype, page_tokens);
+                expect_aligned(weights.data(), "weights");
+                expect_aligned(pool.data(), "pool");
+                new (self) Bound{
+                    weights, pool,
+                    Decoder(config, std::move(found), pages, std::move(team), kernels_named(isa))};
             },
             nb::arg("layout"), nb::arg("weights"), nb::arg("pool"), nb::arg("team"), nb::arg("isa") = "",
             nb::arg("kv_dtype") = "bf16", nb::arg("page_tokens") = kPageTokens)

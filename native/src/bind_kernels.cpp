@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "embedding.h"
+#include "encoded.h"
 #include "isa.h"
 #include "layout.h"
 
@@ -11,29 +12,6 @@ namespace twinfer {
 namespace {
 
 using FloatArray = nb::ndarray<nb::numpy, float>;
-
-// Activations for a test, in vectors of their own.
-struct Encoded {
-    std::vector<float> f32, scale, block_sum;
-    std::vector<uint16_t> bf16;
-    std::vector<int8_t> codes;
-    std::vector<int32_t> offset;
-    Activations view;
-
-    Encoded(const Kernels& kernels, const Matrix& w, const float* x, long rows) {
-        const size_t size = static_cast<size_t>(rows * w.padded_k()),
-                     blocks = static_cast<size_t>(rows * w.blocks());
-        f32.resize(size);
-        bf16.resize(size);
-        codes.resize(size);
-        scale.resize(blocks);
-        block_sum.resize(blocks);
-        offset.resize(blocks);
-        view = {w.padded_k(), f32.data(),       bf16.data(),  codes.data(),
-                scale.data(), block_sum.data(), offset.data()};
-        for (long r = 0; r < rows; r++) kernels.encode(w.format, x + r * w.k, w.k, view, r);
-    }
-};
 
 FloatArray matmul(const std::string& isa, const nb::dict& layout, const Array& weights, const Array& x,
                   const std::string& epilogue) {
@@ -78,6 +56,7 @@ FloatArray rope(const std::string& isa, const Array& x, const Array& cos, const 
     const auto values = view<float>(x, "x", {-1, -1, -1});
     const long tokens = static_cast<long>(x.shape(0)), heads = static_cast<long>(x.shape(1));
     const long dim = static_cast<long>(x.shape(2));
+    if (dim % 2) throw std::invalid_argument("rope needs pairs");
     const auto c = view<float>(cos, "cos", {tokens, dim / 2}), s = view<float>(sin, "sin", {tokens, dim / 2});
     auto [array, out] = make_array<float>({x.shape(0), x.shape(1), x.shape(2)});
     std::copy(values.begin(), values.end(), out);
@@ -88,18 +67,19 @@ FloatArray rope(const std::string& isa, const Array& x, const Array& cos, const 
 }
 
 KvLayer single_layer(const Writable& pool, const Heads& h, const std::string& kv_dtype) {
-    if (kv_dtype != "bf16" && kv_dtype != "f32") throw std::invalid_argument("kv_dtype must be bf16 or f32");
-    const bool bf16 = kv_dtype == "bf16";
-    const size_t block = static_cast<size_t>(h.head_dim * kPageTokens * (bf16 ? 2 : 4));
-    const size_t half = block * static_cast<size_t>(h.kv_heads);
-    return {view<uint8_t>(pool, "pool", {-1}).data(), 2 * half, 0, half, block, bf16};
+    if (h.kv_heads < 1 || h.head_dim < 2 || h.head_dim % 2)
+        throw std::invalid_argument("there must be heads of an even size");
+    const KvType type = kv_type_named(kv_dtype);
+    const size_t block = kv_block_bytes(type, h.head_dim), half = block * static_cast<size_t>(h.kv_heads);
+    return {view<uint8_t>(pool, "pool", {-1}).data(), 2 * half, 0, half, block, type};
 }
 
-std::span<const int32_t> read_pages(const Array& pages, const Writable& pool, const KvLayer& kv,
+std::span<const int32_t> read_pages(const Array& pages, const Writable& pool, const KvLayer& kv, long start,
                                     long tokens) {
     const auto ids = view<int32_t>(pages, "pages", {-1});
     const size_t count = pool.size() / kv.page_bytes;
-    if (static_cast<long>(ids.size()) * kPageTokens < tokens) throw std::invalid_argument("too few pages");
+    if (start < 0 || start > static_cast<long>(ids.size()) * kPageTokens - tokens)
+        throw std::invalid_argument("too few pages");
     for (int32_t id : ids)
         if (id < 0 || static_cast<size_t>(id) >= count) throw std::invalid_argument("no such page");
     return ids;
@@ -112,7 +92,7 @@ void write_kv(const std::string& isa, const Array& k, const Array& v, const Writ
     const Heads h{0, static_cast<long>(k.shape(1)), static_cast<long>(k.shape(2))};
     const auto values = view<float>(v, "v", {tokens, h.kv_heads, h.head_dim});
     const KvLayer kv = single_layer(pool, h, kv_dtype);
-    const auto ids = read_pages(pages, pool, kv, start + tokens);
+    const auto ids = read_pages(pages, pool, kv, start, tokens);
     const long width = h.kv_heads * h.head_dim;
     for (long t = 0; t < tokens; t++)
         kernels_named(isa).write_kv(kv, h, ids[static_cast<size_t>((start + t) / kPageTokens)],
@@ -120,15 +100,26 @@ void write_kv(const std::string& isa, const Array& k, const Array& v, const Writ
                                     values.data() + t * width);
 }
 
+// A tile as a whole, or in parts of so many blocks, the last one first.
+void attend(const Kernels& kernels, const KvLayer& kv, const Heads& h, const AttentionTile& tile, long part,
+            void* scratch) {
+    if (part < 1) return kernels.attention(kv, h, tile, scratch);
+    std::vector<float> partials(static_cast<size_t>(tile.blocks() * partial_floats(tile.rows(), h.head_dim)));
+    for (long begin = (tile.blocks() - 1) / part * part; begin >= 0; begin -= part)
+        kernels.attention_part(kv, h, tile, begin, std::min(tile.blocks(), begin + part), partials.data(),
+                               scratch);
+    kernels.merge_parts(h, tile, partials.data(), scratch);
+}
+
 FloatArray attention(const std::string& isa, const Array& q, const Writable& pool, const Array& pages,
-                     long start, long kv_heads, long tile, const std::string& kv_dtype) {
+                     long start, long kv_heads, long tile, const std::string& kv_dtype, long part) {
     const auto queries = view<float>(q, "q", {-1, -1, -1});
     const long tokens = static_cast<long>(q.shape(0));
     const Heads h{static_cast<long>(q.shape(1)), kv_heads, static_cast<long>(q.shape(2))};
     if (kv_heads < 1 || h.heads % kv_heads)
         throw std::invalid_argument("heads must be a multiple of kv_heads");
     const KvLayer kv = single_layer(pool, h, kv_dtype);
-    const auto ids = read_pages(pages, pool, kv, start + tokens);
+    const auto ids = read_pages(pages, pool, kv, start, tokens);
     const long group = h.heads / kv_heads, width = h.heads * h.head_dim;
     if (tile < 1 || tile * std::min(group, kTileRows) > kTileRows)
         throw std::invalid_argument("tile is too large");
@@ -147,7 +138,7 @@ FloatArray attention(const std::string& isa, const Array& q, const Writable& poo
                                          head * group + g,
                                          std::min(kTileRows, group - g),
                                          ids.data()};
-                kernels_named(isa).attention(kv, h, item, scratch.data());
+                attend(kernels_named(isa), kv, h, item, part, scratch.data());
             }
     return array;
 }
@@ -157,6 +148,7 @@ nb::ndarray<nb::numpy, int32_t> sample_rows(const std::string& isa, const Array&
                                             const Array& min_p, const Array& seeds, const Array& positions) {
     const auto values = view<float>(logits, "logits", {-1, -1});
     const long n = static_cast<long>(logits.shape(0)), vocab = static_cast<long>(logits.shape(1));
+    if (vocab < 1) throw std::invalid_argument("logits must have a vocabulary");
     const std::vector<Sampling> how = read_sampling(temperature, top_k, top_p, min_p, seeds, n);
     const auto at = view<int32_t>(positions, "positions", {n});
     auto [array, out] = make_array<int32_t>({logits.shape(0)});
@@ -178,7 +170,7 @@ void bind_kernels(nb::module_& m) {
     m.def("write_kv", &write_kv, nb::arg("isa"), nb::arg("k"), nb::arg("v"), nb::arg("pool"),
           nb::arg("pages"), nb::arg("start"), nb::arg("kv_dtype"));
     m.def("attention", &attention, nb::arg("isa"), nb::arg("q"), nb::arg("pool"), nb::arg("pages"),
-          nb::arg("start"), nb::arg("kv_heads"), nb::arg("tile"), nb::arg("kv_dtype"));
+          nb::arg("start"), nb::arg("kv_heads"), nb::arg("tile"), nb::arg("kv_dtype"), nb::arg("part") = 0);
     m.def("sample", &sample_rows, nb::arg("isa"), nb::arg("logits"), nb::arg("temperature"), nb::arg("top_k"),
           nb::arg("top_p"), nb::arg("min_p"), nb::arg("seeds"), nb::arg("positions"));
     m.def("uniform", &uniform, nb::arg("seed"), nb::arg("position"));

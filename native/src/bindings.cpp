@@ -15,4 +15,5 @@ NB_MODULE(_native, m) {
     twinfer::bind_decoder(m);
     twinfer::bind_kernels(m);
     twinfer::bind_ceiling(m);
+    twinfer::bind_timing(m);
 }

@@ -14,6 +14,8 @@ namespace {
 // Rows of an item of row-wise work, and of a block of a product.
 constexpr long kRowItem = 16;
 constexpr long kProductRows = 96;
+// Attention calls that suffice for a balanced team, for each member.
+constexpr long kItemsPerMember = 4;
 // Rows whose logits are held at once.
 constexpr size_t kOutputRows = 64;
 
@@ -71,7 +73,7 @@ void Decoder::grow_rotations(long count) {
 KvLayer Decoder::kv_layer(long layer) const {
     const size_t heads = static_cast<size_t>(config_.kv_heads), at = static_cast<size_t>(layer) * 2 * heads;
     return {pool_.data,        pool_.page_bytes, at * pool_.block_bytes, (at + heads) * pool_.block_bytes,
-            pool_.block_bytes, pool_.bf16};
+            pool_.block_bytes, pool_.type};
 }
 
 Activations Decoder::activations(const Matrix& w, long rows) {
@@ -127,23 +129,62 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
     });
 }
 
-void Decoder::run_attention(const Pass& pass, const KvLayer& kv) {
-    const Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
+AttentionTile Decoder::tile(const AttentionItem& item) {
     const long width = config_.heads * config_.head_dim,
                stride = width + 2 * config_.kv_heads * config_.head_dim;
-    team_->run(static_cast<long>(pass.attention.size()), [&](long i, int member) {
-        const AttentionItem& item = pass.attention[static_cast<size_t>(i)];
-        const AttentionTile tile{scratch_.wide.data() + item.row * stride,
-                                 scratch_.attended.data() + item.row * width,
-                                 stride,
-                                 width,
-                                 item.position,
-                                 item.queries,
-                                 item.kv_head,
-                                 item.first_head,
-                                 item.count,
-                                 item.pages};
-        kernels_.attention(kv, heads, tile, scratch_.attention[static_cast<size_t>(member)].data());
+    return {scratch_.wide.data() + item.row * stride,
+            scratch_.attended.data() + item.row * width,
+            stride,
+            width,
+            item.position,
+            item.queries,
+            item.kv_head,
+            item.first_head,
+            item.count,
+            item.pages};
+}
+
+// Cuts items into parts where there are too few of them to keep the team busy to the end.
+void Decoder::plan_attention(const Pass& pass) {
+    const long items = static_cast<long>(pass.attention.size()), members = team_->present();
+    long blocks = 0;
+    for (const AttentionItem& item : pass.attention) blocks += tile(item).blocks();
+    const bool whole = members == 1 || items > kItemsPerMember * members;
+    const long most = whole ? blocks : std::max(1L, blocks / (kItemsPerMember * members));
+    scratch_.parts.clear();
+    scratch_.split.clear();
+    long floats = 0;
+    for (long i = 0; i < items; i++) {
+        const AttentionTile t = tile(pass.attention[static_cast<size_t>(i)]);
+        const long pieces = ceil_div(t.blocks(), most);
+        for (long p = 0; p < pieces; p++)
+            scratch_.parts.push_back(
+                {i, t.blocks() * p / pieces, t.blocks() * (p + 1) / pieces, pieces > 1 ? floats : -1});
+        if (pieces == 1) continue;
+        scratch_.split.push_back(static_cast<long>(scratch_.parts.size()) - 1);
+        floats += t.blocks() * partial_floats(t.rows(), config_.head_dim);
+    }
+    grow(scratch_.partials, floats);
+}
+
+void Decoder::run_attention(const Pass& pass, const KvLayer& kv) {
+    const Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
+    team_->run(static_cast<long>(scratch_.parts.size()), [&](long i, int member) {
+        const AttentionPart& part = scratch_.parts[static_cast<size_t>(i)];
+        const AttentionTile t = tile(pass.attention[static_cast<size_t>(part.item)]);
+        void* scratch = scratch_.attention[static_cast<size_t>(member)].data();
+        if (part.partials < 0)
+            kernels_.attention(kv, heads, t, scratch);
+        else
+            kernels_.attention_part(kv, heads, t, part.begin, part.end,
+                                    scratch_.partials.data() + part.partials, scratch);
+    });
+    team_->run(static_cast<long>(scratch_.split.size()), [&](long i, int member) {
+        const AttentionPart& part =
+            scratch_.parts[static_cast<size_t>(scratch_.split[static_cast<size_t>(i)])];
+        kernels_.merge_parts(heads, tile(pass.attention[static_cast<size_t>(part.item)]),
+                             scratch_.partials.data() + part.partials,
+                             scratch_.attention[static_cast<size_t>(member)].data());
     });
 }
 
@@ -164,6 +205,7 @@ void Decoder::run_layers(const Pass& pass) {
         for (long r = i * item; r < std::min(rows, (i + 1) * item); r++)
             unpack_row(weights_.embedding, pass.tokens[static_cast<size_t>(r)].id, x + r * c.hidden);
     });
+    plan_attention(pass);
     for (long l = 0; l < c.layers; l++) {
         const LayerWeights& layer = weights_.layers[static_cast<size_t>(l)];
         const KvLayer kv = kv_layer(l);

@@ -43,7 +43,7 @@ struct Pool {
     uint8_t* data;
     long pages;
     size_t page_bytes, block_bytes;
-    bool bf16;
+    KvType type;
 };
 
 // Grows when a step needs more and is kept; nothing is allocated per step otherwise.
@@ -55,8 +55,11 @@ struct Scratch {
     std::vector<int8_t> codes;
     std::vector<int32_t> offset;
     std::vector<std::vector<uint8_t>> attention;  // per member
-    std::vector<SamplingScratch> sampling;        // per member
-    long positions = 0;                           // rows of cos and sin
+    std::vector<AttentionPart> parts;
+    std::vector<long> split;                // the items that are computed in parts
+    std::vector<float> partials;            // of all split items
+    std::vector<SamplingScratch> sampling;  // per member
+    long positions = 0;                     // rows of cos and sin
 };
 
 class Decoder {
@@ -78,6 +81,8 @@ class Decoder {
     std::vector<Pass> prepare(const Batch& batch);
     void run_layers(const Pass& pass);
     void run_attention(const Pass& pass, const KvLayer& kv);
+    void plan_attention(const Pass& pass);
+    AttentionTile tile(const AttentionItem& item);
     void encode_rows(const Matrix& for_matrix, const float* x, long stride, long rows, const float* norm);
     void multiply(const Matrix& w, long rows, float* out, long out_stride, Epilogue epilogue);
     void run_output(const float* x, std::span<const long> rows, float* out, long out_stride);

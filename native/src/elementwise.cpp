@@ -1,4 +1,4 @@
-// Kernels over one row: norm, encoding of activations, rotation, KV writes, and the softmax's weights.
+// Kernels over one row: norm, encoding of activations, rotation, and the softmax's weights.
 #include "kernels.h"
 #include "simd.h"
 
@@ -14,11 +14,6 @@ void rms_norm(const float* x, const float* weight, float eps, long n, float* out
     float scale = 1.0f / __builtin_sqrtf(sum(squares) / (float)n + eps);
     for (i = 0; i + 16 <= n; i += 16) store(out + i, mul(mul(load(x + i), splat(scale)), load(weight + i)));
     if (i < n) store(out + i, mul(mul(load(x + i, tail), splat(scale)), load(weight + i, tail)), tail);
-}
-
-// 16 values of x [n] from i on, zeros after the end.
-TW_INLINE Float take(const float* x, long i, long n) {
-    return i + 16 <= n ? load(x + i) : load(x + (i < n ? i : 0), first(n - i));
 }
 
 // 8-bit codes with a scale per block of 32: outliers spoil their own block only.
@@ -59,32 +54,6 @@ void rope(float* x, long heads, long head_dim, const float* cos, const float* si
             float a = at[2 * i], b = at[2 * i + 1];
             at[2 * i] = a * cos[i] - b * sin[i];
             at[2 * i + 1] = a * sin[i] + b * cos[i];
-        }
-    }
-}
-
-void write_kv(const KvLayer& kv, const Heads& h, long page, long slot, const float* k, const float* v) {
-    const long dim = h.head_dim;
-    for (long head = 0; head < h.kv_heads; head++) {
-        uint8_t* base = kv.pool + (size_t)page * kv.page_bytes + (size_t)head * kv.block_bytes;
-        const float* key = k + head * dim;
-        const float* value = v + head * dim;
-        if (!kv.bf16) {
-            float* keys = (float*)(base + kv.keys) + slot;
-            float* values = (float*)(base + kv.values) + slot * dim;
-            for (long i = 0; i < dim; i++) keys[i * kPageTokens] = key[i];
-            for (long i = 0; i < dim; i++) values[i] = value[i];
-            continue;
-        }
-        uint16_t* keys = (uint16_t*)(base + kv.keys) + slot * 2;
-        uint16_t* values = (uint16_t*)(base + kv.values) + slot / 2 * dim * 2 + slot % 2;
-        for (long i = 0; i < dim; i += 16) {
-            uint16_t rounded[32];
-            long count = dim - i < 16 ? dim - i : 16;
-            store_bf16(rounded, take(key, i, dim));
-            store_bf16(rounded + 16, take(value, i, dim));
-            for (long j = 0; j < count; j += 2) memcpy(keys + (i + j) / 2 * 32, rounded + j, 4);
-            for (long j = 0; j < count; j++) values[(i + j) * 2] = rounded[16 + j];
         }
     }
 }

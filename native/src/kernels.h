@@ -50,16 +50,20 @@ struct Product {
     Epilogue epilogue;
 };
 
-// Keys and values of one layer in the pool. A block belongs to one page and one KV head; both element types
-// have the same geometry in units of 4 bytes (a pair of bf16 or one float):
+// Keys and values of one layer in the pool. A block belongs to one page and one KV head. All element types
+// have the same geometry in units of 4 bytes (a float, a pair of bf16, four 8-bit codes), a unit of values
+// being that of successive tokens:
 //   keys   [units of head_dim][16 tokens]
 //   values [units of 16 tokens][head_dim]
+// A block of int8 begins with the float scales of its 16 tokens; x = code * scale, keys' codes
+// are stored plus 128, and head_dim is rounded up to 4.
+enum class KvType : int { f32, bf16, int8 };
 struct KvLayer {
     uint8_t* pool;
     size_t page_bytes;
     size_t keys, values;  // offset of KV head 0's block in a page
     size_t block_bytes;
-    bool bf16;
+    KvType type;
 };
 constexpr long kPageTokens = 16;
 constexpr long kBlockPages = 8;  // pages per softmax block, which start at multiples of 128 tokens
@@ -67,12 +71,19 @@ constexpr long kBlockTokens = kPageTokens * kBlockPages;
 constexpr long kSumBlock = 1024;
 constexpr long kTileRows = 48;  // (query, head) rows that one call of attention handles
 
+constexpr size_t kScaleBytes = 4 * kPageTokens;  // in front of a block of int8
+
+inline size_t kv_block_bytes(KvType type, long head_dim) {
+    if (type == KvType::int8) return kScaleBytes + (size_t)((head_dim + 3) / 4 * 4 * kPageTokens);
+    return (size_t)(head_dim * kPageTokens * (type == KvType::f32 ? 4 : 2));
+}
+
 struct Heads {
     long heads, kv_heads, head_dim;
 };
 
-// Queries [first_query, first_query + queries) of one sequence, for heads [first_head, first_head + count)
-// of one KV head; queries * count <= kTileRows.
+// Queries of one sequence, for heads [first_head, first_head + count) of one KV head; rows are its
+// (query, head) pairs, queries * count <= kTileRows.
 struct AttentionTile {
     const float* q;  // first query, its head 0; [queries][heads][head_dim], already rotated
     float* out;      // as q
@@ -81,12 +92,22 @@ struct AttentionTile {
     long first_position, queries;
     long kv_head, first_head, count;
     const int32_t* pages;
+
+    long rows() const { return queries * count; }
+    long blocks() const { return (first_position + queries + kBlockTokens - 1) / kBlockTokens; }
 };
+
+// What softmax blocks come to before they are merged, for one tile: per block [rows][dims] weighted values,
+// and the rows' largest scores and sums. So blocks can be computed anywhere and merged in order.
+inline long padded_dims(long head_dim) { return (head_dim + 15) / 16 * 16; }
+inline long partial_floats(long rows, long head_dim) {
+    return rows * padded_dims(head_dim) + 2 * ((rows + 15) / 16 * 16);
+}
 
 // Bytes of scratch that one call of attention needs.
 inline size_t attention_scratch(long head_dim) {
-    long dims = (head_dim + 15) / 16 * 16;
-    return sizeof(float) * (size_t)(kTileRows * (3 * dims + 2 * kBlockTokens + 8) + 16 * dims + 256);
+    return sizeof(float) * (size_t)(kTileRows * (3 * padded_dims(head_dim) + 2 * kBlockTokens + 12) +
+                                    16 * padded_dims(head_dim) + 256);
 }
 
 struct Kernels {
@@ -102,6 +123,11 @@ struct Kernels {
     // Stores one token's keys and values [kv_heads][head_dim] at a position of a page.
     void (*write_kv)(const KvLayer&, const Heads&, long page, long slot, const float* k, const float* v);
     void (*attention)(const KvLayer&, const Heads&, const AttentionTile&, void* scratch);
+    // The same in parts: some blocks into their places in `partials` [blocks][partial_floats], then all of
+    // them merged. Bit-identical to `attention`.
+    void (*attention_part)(const KvLayer&, const Heads&, const AttentionTile&, long first_block,
+                           long end_block, float* partials, void* scratch);
+    void (*merge_parts)(const Heads&, const AttentionTile&, float* partials, void* scratch);
     // The largest of x [n], the lowest index among equals.
     long (*argmax)(const float* x, long n);
     // out = exp((x - largest) / temperature), 0 where that is below `least`; sums [n / kSumBlock, rounded up]

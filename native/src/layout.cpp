@@ -1,18 +1,34 @@
 #include "layout.h"
 
+#include <nanobind/stl/string.h>
+
 namespace twinfer {
 namespace {
 
+// No size is larger, so that no product of two of them, times the bytes of an element, overflows.
+constexpr long kMostSize = 1L << 28;
+
 template <class T>
-T get(const nb::dict& d, const char* key) {
-    if (!d.contains(key)) throw std::invalid_argument("the layout has no '" + std::string(key) + "'");
+T as(nb::handle from, const char* key) {
     T value;
-    if (!nb::try_cast<T>(d[key], value))
+    if (!nb::try_cast<T>(from, value))
         throw std::invalid_argument("the layout's '" + std::string(key) + "' is of the wrong type");
     return value;
 }
 
-std::string text(const nb::dict& d, const char* key) { return nb::str(get<nb::object>(d, key)).c_str(); }
+template <class T>
+T get(const nb::dict& d, const char* key) {
+    if (!d.contains(key)) throw std::invalid_argument("the layout has no '" + std::string(key) + "'");
+    return as<T>(d[key], key);
+}
+
+long get_size(const nb::dict& d, const char* key) {
+    const long size = get<long>(d, key);
+    if (size < 1 || size > kMostSize)
+        throw std::invalid_argument("the layout's '" + std::string(key) + "' must be from 1 to " +
+                                    std::to_string(kMostSize));
+    return size;
+}
 
 const uint8_t* at(std::span<const uint8_t> buffer, long offset, long bytes) {
     if (offset < 0 || bytes < 0 || static_cast<size_t>(offset) + static_cast<size_t>(bytes) > buffer.size())
@@ -44,11 +60,10 @@ void expect_shape(const Matrix& m, const char* name, long n, long k) {
 
 Matrix read_matrix(const nb::dict& d, std::span<const uint8_t> buffer) {
     Matrix m{};
-    m.format = format_named(text(d, "format"));
+    m.format = format_named(get<std::string>(d, "format"));
     m.wide = get<bool>(d, "wide");
-    m.n = get<long>(d, "n");
-    m.k = get<long>(d, "k");
-    if (m.n < 1 || m.k < 1) throw std::invalid_argument("a matrix must have rows and columns");
+    m.n = get_size(d, "n");
+    m.k = get_size(d, "k");
     const long weights = m.tiles() * 16 * m.padded_k(),
                scales = m.tiles() * 16 * m.blocks() * (m.wide ? 4 : 2);
     switch (m.format) {
@@ -73,20 +88,18 @@ Matrix read_matrix(const nb::dict& d, std::span<const uint8_t> buffer) {
 Config read_config(const nb::dict& layout) {
     const nb::dict d = get<nb::dict>(layout, "config");
     Config c{};
-    c.layers = get<long>(d, "layers");
-    c.hidden = get<long>(d, "hidden");
-    c.heads = get<long>(d, "heads");
-    c.kv_heads = get<long>(d, "kv_heads");
-    c.head_dim = get<long>(d, "head_dim");
-    c.ffn = get<long>(d, "ffn");
-    c.vocab = get<long>(d, "vocab");
+    c.layers = get_size(d, "layers");
+    c.hidden = get_size(d, "hidden");
+    c.heads = get_size(d, "heads");
+    c.kv_heads = get_size(d, "kv_heads");
+    c.head_dim = get_size(d, "head_dim");
+    c.ffn = get_size(d, "ffn");
+    c.vocab = get_size(d, "vocab");
     c.rms_eps = static_cast<float>(get<double>(d, "rms_eps"));
     for (nb::handle x : get<nb::list>(d, "inv_freq"))
-        c.inv_freq.push_back(static_cast<float>(nb::cast<double>(x)));
-    if (c.layers < 1 || c.hidden < 1 || c.heads < 1 || c.kv_heads < 1 || c.ffn < 1 || c.vocab < 1)
-        throw std::invalid_argument("the layout's sizes must be positive");
+        c.inv_freq.push_back(static_cast<float>(as<double>(x, "inv_freq")));
     if (c.heads % c.kv_heads) throw std::invalid_argument("heads must be a multiple of kv_heads");
-    if (c.head_dim < 2 || c.head_dim % 2) throw std::invalid_argument("head_dim must be even");
+    if (c.head_dim % 2) throw std::invalid_argument("head_dim must be even");
     if (static_cast<long>(c.inv_freq.size()) != c.head_dim / 2)
         throw std::invalid_argument("inv_freq must have head_dim / 2 entries");
     return c;
@@ -103,13 +116,13 @@ Weights read_weights(const nb::dict& layout, std::span<const uint8_t> buffer) {
     expect_shape(w.output, "output", c.vocab, c.hidden);
     w.norm = read_vector(layout, "norm", c.hidden, buffer);
     for (nb::handle entry : get<nb::list>(layout, "layers")) {
-        const nb::dict d = nb::cast<nb::dict>(entry);
+        const nb::dict d = as<nb::dict>(entry, "layers");
         LayerWeights l{};
         l.attn_norm = read_vector(d, "attn_norm", c.hidden, buffer);
         l.ffn_norm = read_vector(d, "ffn_norm", c.hidden, buffer);
         long column = 0;
         for (nb::handle part : get<nb::list>(d, "qkv")) {
-            l.qkv.push_back({column, read_matrix(nb::cast<nb::dict>(part), buffer)});
+            l.qkv.push_back({column, read_matrix(as<nb::dict>(part, "qkv"), buffer)});
             expect_shape(l.qkv.back().matrix, "qkv", l.qkv.back().matrix.n, c.hidden);
             column += l.qkv.back().matrix.n;
         }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 namespace twinfer {
 namespace {
@@ -51,9 +52,12 @@ void keep_top_k(const std::vector<float>& weights, std::vector<int32_t>& candida
     std::sort(candidates.begin(), candidates.end());
 }
 
-// Weights from 0 to 1 in buckets, 16 to every power of two, the lightest first.
+// Weights from 0 to 1 in buckets, 16 to every power of two, the lightest first. Larger ones, which only
+// logits at the end of float's range can have, are in the last.
 constexpr size_t kBuckets = (0x3f800000u >> 19) + 1;
-size_t bucket_of(float weight) { return std::bit_cast<uint32_t>(weight) >> 19; }
+size_t bucket_of(float weight) {
+    return std::min<size_t>(std::bit_cast<uint32_t>(weight) >> 19, kBuckets - 1);
+}
 
 // The smallest set of the heaviest candidates that holds a share p of `all` weight. Only the candidates
 // around the edge are sorted.
@@ -133,6 +137,8 @@ int32_t sample(const Kernels& kernels, const float* logits, long vocab, const Sa
                     weights.data(), sums.data());
     double all = 0;
     for (float sum : sums) all += sum;
+    // Weights of a broken model: NaN has no order to sort by.
+    if (!std::isfinite(all)) return static_cast<int32_t>(best);
     const double random = uniform(how.seed, position);
     if (!filters) return pick(weights, sums, random * all, best);
     std::vector<int32_t>& candidates = scratch.candidates;

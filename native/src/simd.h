@@ -29,6 +29,11 @@ namespace TW_ISA {
 // The largest whole number of lanes that n elements need.
 TW_INLINE long padded(long n) { return (n + 15) & ~15L; }
 
+// 16 values of x [n] from i on, zeros after the end.
+TW_INLINE Float take(const float* x, long i, long n) {
+    return i + 16 <= n ? load(x + i) : load(x + (i < n ? i : 0), first(n - i));
+}
+
 // The polynomial c[0] + c[1] x + ... of degree N, by Horner's rule.
 template <int N>
 TW_INLINE Float polynomial(Float x, const float (&c)[N + 1]) {

@@ -120,6 +120,13 @@ TW_INLINE void store_i8(int8_t* p, Int x) {
     _mm_storeu_si128((__m128i*)p, bytes);
 }
 
+// For x from 0 to 255.
+TW_INLINE void store_u8(uint8_t* p, Int x) {
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+    __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128((__m128i*)p, bytes);
+}
+
 TW_INLINE Bytes load_bytes(const void* p) {
     return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)};
 }
@@ -148,7 +155,20 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), odd = _mm256_srai_epi16(x, 8);
     return {dot_words(acc.a, unsigned4.a, even, odd), dot_words(acc.b, unsigned4.b, even, odd)};
 }
-// The same for unsigned values up to 15, which cannot saturate.
+TW_INLINE __m256i dot_signed_words(__m256i acc, __m256i bytes, __m256i even, __m256i odd) {
+    __m256i low = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), high = _mm256_srai_epi16(bytes, 8);
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, even));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(high, odd));
+}
+// The same with signed bytes in the lanes and unsigned ones for all.
+TW_INLINE Int dot_signed(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+    int32_t four;
+    memcpy(&four, unsigned4, 4);
+    __m256i x = _mm256_set1_epi32(four);
+    __m256i even = _mm256_and_si256(x, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(x, 8);
+    return {dot_signed_words(acc.a, signed4.a, even, odd), dot_signed_words(acc.b, signed4.b, even, odd)};
+}
+// dot_bytes for unsigned values up to 15, which cannot saturate.
 TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
     int32_t four;
     memcpy(&four, signed4, 4);

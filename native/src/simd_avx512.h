@@ -69,6 +69,9 @@ TW_INLINE void store_bf16(uint16_t* p, Float x) {
 }
 TW_INLINE void store_i8(int8_t* p, Int x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x)); }
 
+// For x from 0 to 255.
+TW_INLINE void store_u8(uint8_t* p, Int x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(x)); }
+
 TW_INLINE Bytes load_bytes(const void* p) { return _mm512_loadu_si512(p); }
 TW_INLINE Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(15)); }
 TW_INLINE Bytes high_nibbles(Bytes b) {
@@ -81,7 +84,13 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     memcpy(&four, signed4, 4);
     return _mm512_dpbusd_epi32(acc, unsigned4, _mm512_set1_epi32(four));
 }
-// The same for unsigned values up to 15.
+// The same with signed bytes in the lanes and unsigned ones for all.
+TW_INLINE Int dot_signed(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+    int32_t four;
+    memcpy(&four, unsigned4, 4);
+    return _mm512_dpbusd_epi32(acc, _mm512_set1_epi32(four), signed4);
+}
+// dot_bytes for unsigned values up to 15.
 TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
     return dot_bytes(acc, unsigned4, signed4);
 }

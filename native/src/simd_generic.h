@@ -102,6 +102,11 @@ TW_INLINE void store_i8(int8_t* p, Int x) {
     for (int i = 0; i < 16; i++) p[i] = (int8_t)x[i];
 }
 
+// For x from 0 to 255.
+TW_INLINE void store_u8(uint8_t* p, Int x) {
+    for (int i = 0; i < 16; i++) p[i] = (uint8_t)x[i];
+}
+
 TW_INLINE Bytes load_bytes(const void* p) {
     Bytes x;
     memcpy(&x, p, 64);
@@ -115,7 +120,12 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     for (int i = 0; i < 4; i++) acc += (Int)((unsigned4 >> (8 * i)) & 255u) * (int32_t)signed4[i];
     return acc;
 }
-// The same for unsigned values up to 15.
+// The same with signed bytes in the lanes and unsigned ones for all.
+TW_INLINE Int dot_signed(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+    for (int i = 0; i < 4; i++) acc += ((Int)(signed4 << (24 - 8 * i)) >> 24) * (int32_t)unsigned4[i];
+    return acc;
+}
+// dot_bytes for unsigned values up to 15.
 TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
     return dot_bytes(acc, unsigned4, signed4);
 }

@@ -14,6 +14,8 @@ void encode(Format, const float*, long, const Activations&, long);
 void rope(float*, long, long, const float*, const float*);
 void write_kv(const KvLayer&, const Heads&, long, long, const float*, const float*);
 void attention(const KvLayer&, const Heads&, const AttentionTile&, void*);
+void attention_part(const KvLayer&, const Heads&, const AttentionTile&, long, long, float*, void*);
+void merge_parts(const Heads&, const AttentionTile&, float*, void*);
 long argmax(const float*, long);
 void weights(const float*, long, float, float, float, float*, float*);
 
@@ -34,6 +36,8 @@ const Kernels& TW_TABLE(TW_ISA)() {
         rope,
         write_kv,
         attention,
+        attention_part,
+        merge_parts,
         argmax,
         weights,
     };

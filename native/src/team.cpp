@@ -1,5 +1,6 @@
 #include "team.h"
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <string>
@@ -13,6 +14,10 @@ namespace twinfer {
 namespace {
 
 constexpr auto kSpin = std::chrono::microseconds(50);
+// The caller waits at least so long for others before it concludes that one of them has lost its core; it
+// then yields its own, and works alone for so many times what it waited, within a bound.
+constexpr uint64_t kStall = 300'000, kAlone = 20, kMostAlone = 200'000'000;  // nanoseconds
+constexpr size_t kMostMembers = 1024;
 constexpr uint64_t kItems = 0xffffffffu;
 
 void relax() {
@@ -47,15 +52,23 @@ Team::Team(const std::vector<int>& cores, const std::vector<const uint64_t*>& le
     : lent_(lent), beds_(cores.size()), active_(static_cast<int>(cores.size())) {
     if (lent.size() > cores.size()) throw std::invalid_argument("more lenders than cores");
     lent_.resize(cores.size(), nullptr);
+    if (cores.size() > kMostMembers) throw std::invalid_argument("more cores than a machine can have");
     if (cores.empty()) throw std::invalid_argument("a team needs at least one core");
     for (int core : cores)
         if (core < -1 || core > 1023) throw std::invalid_argument("no such core: " + std::to_string(core));
     if (!pin(cores[0])) throw std::invalid_argument("cannot run on core " + std::to_string(cores[0]));
-    for (size_t i = 1; i < cores.size(); i++)
-        workers_.emplace_back([this, i, core = cores[i]] { serve(static_cast<int>(i), core); });
+    try {
+        for (size_t i = 1; i < cores.size(); i++)
+            workers_.emplace_back([this, i, core = cores[i]] { serve(static_cast<int>(i), core); });
+    } catch (...) {  // no more threads are to be had
+        end();
+        throw;
+    }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+void Team::end() {
     stop_.store(true);
     for (Bed& bed : beds_) {
         bed.wake.fetch_add(1);
@@ -72,13 +85,15 @@ bool Team::may_work(int member) const {
 
 int Team::present() const {
     int count = 1;
+    if (now() < alone_until_) return count;
     for (int member = 1; member < active_.load(); member++) count += may_work(member);
     return count;
 }
 
 void Team::run_all(long items, Call call, void* context) {
     if (items <= 0) return;
-    if (workers_.empty() || active_.load() <= 1) {
+    const uint64_t began = now();
+    if (workers_.empty() || active_.load() <= 1 || began < alone_until_) {
         for (long i = 0; i < items; i++) call(context, i, 0);
         return;
     }
@@ -94,17 +109,35 @@ void Team::run_all(long items, Call call, void* context) {
         bed.wake.fetch_add(1);
         bed.wake.notify_one();
     }
-    take_items(state, 0);
-    while (done_.load(std::memory_order_acquire) != items) relax();
+    const long taken = take_items(state, 0);
+    if (done_.load(std::memory_order_acquire) != items)
+        wait_for_others(items, taken ? (now() - began) / static_cast<uint64_t>(taken) : 0);
 }
 
-void Team::take_items(uint64_t state, int member) {
+// `length` is what an item took the caller on average.
+void Team::wait_for_others(long items, uint64_t length) {
+    const uint64_t began = now();
+    uint64_t waited = 0;
+    for (int turn = 1; done_.load(std::memory_order_acquire) != items; turn++) {
+        relax();
+        if (turn % 64) continue;
+        waited = now() - began;
+        if (waited > kStall) std::this_thread::yield();
+    }
+    if (waited > std::max(kStall, 4 * length))
+        alone_until_ = began + waited + std::min(kAlone * waited, kMostAlone);
+}
+
+long Team::take_items(uint64_t state, int member) {
+    long taken = 0;
     while ((state & kItems) && (member == 0 || may_work(member))) {
         if (!state_.compare_exchange_weak(state, state - 1)) continue;
         call_(context_, items_ - static_cast<long>(state & kItems), member);
         done_.fetch_add(1, std::memory_order_release);
         state = state_.load();
+        taken++;
     }
+    return taken;
 }
 
 void Team::serve(int member, int core) {

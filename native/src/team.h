@@ -1,7 +1,9 @@
 // A team of threads that splits work and joins again within a microsecond or so.
 //
 // The caller is the first member. The others spin for a short while after work, then sleep until there is
-// more. A member that sleeps or is not scheduled never holds the others up: it takes no items.
+// more. A member that sleeps or is not scheduled never holds the others up: it takes no items. One that loses
+// its core in the middle of an item does; the caller then works alone for a while, in proportion to what it
+// waited, so that a busy core costs a few percent and not a time slice per round.
 //
 // A member may sit on a core that belongs to somebody else, who lends it: a word in shared memory holds the
 // time until which the core is free (nanoseconds of the monotonic clock). Such a member takes no item after
@@ -32,7 +34,8 @@ class Team {
     void set_active(int members) { active_.store(members); }
     int active() const { return active_.load(); }
 
-    // How many of these may take an item now: all but those on cores that are not lent at the moment.
+    // How many of these may take an item now: all but those on cores that are not lent at the moment; one
+    // while the caller works alone.
     int present() const;
 
     // Calls work(item, member) once for every item in [0, items), on any member, and returns when all are
@@ -46,10 +49,12 @@ class Team {
   private:
     using Call = void (*)(void*, long item, int member);
 
+    void end();
     void run_all(long items, Call call, void* context);
-    void take_items(uint64_t state, int member);
+    long take_items(uint64_t state, int member);
     void serve(int member, int core);
     bool may_work(int member) const;
+    void wait_for_others(long items, uint64_t length);
 
     // What a sleeping member waits on; one each, so that nobody is woken on a core that is not lent.
     struct alignas(64) Bed {
@@ -66,6 +71,7 @@ class Team {
     alignas(64) std::atomic<uint64_t> state_{0};
     alignas(64) std::atomic<long> done_{0};
     alignas(64) std::atomic<bool> stop_{false};
+    uint64_t alone_until_ = 0;  // the caller's
     long items_ = 0;
     Call call_ = nullptr;
     void* context_ = nullptr;

@@ -24,7 +24,10 @@ class Team:
     """How many members take part from the next step on, 1 to `size`."""
 
     present: int
-    """How many of these may work now: all but those on cores that are not lent at the moment."""
+    """How many of these may work now: all but those on cores that are not lent at the moment.
+
+    It is 1 for a while after a member lost its core in the middle of an item.
+    """
 
     @overload
     def __init__(self, cores: list[int]) -> None: ...
@@ -40,6 +43,12 @@ class Team:
         """
     @property
     def size(self) -> int: ...
+    def exercise(self, items: int, rounds: int, seconds: float) -> float:
+        """Runs rounds of items that spin for `seconds` each, and returns the seconds of the longest round.
+
+        Raises:
+            RuntimeError: an item was not computed exactly once.
+        """
 
 class Decoder:
     """The decoder over packed weights and a paged KV pool. It keeps nothing of any request.
@@ -148,8 +157,12 @@ def attention(
     kv_heads: int,
     tile: int,
     kv_dtype: str,
+    part: int = 0,
 ) -> NDArray[np.float32]:
-    """Causal attention of q [T, heads, D] at positions from `start` on, `tile` queries to a call."""
+    """Causal attention of q [T, heads, D] at positions from `start` on, `tile` queries to a call.
+
+    With `part`, calls are cut into so many blocks of 128 positions each, which are merged afterwards.
+    """
 
 def sample(
     isa: str,
@@ -178,3 +191,19 @@ def measure_ops(cores: list[int], isa: str = "", kind: str = "int8") -> float:
 
 def measure_read(cores: list[int]) -> float:
     """Billions of bytes a second that these cores together read from memory. Releases the GIL."""
+
+def time_product(
+    isa: str, layout: dict[str, Any], weights: NDArray[np.uint8], x: NDArray[np.float32], repeats: int = 50
+) -> float:
+    """Seconds of this thread's processor time that x [M, K] times one packed matrix takes at best."""
+
+def time_attention(
+    isa: str,
+    context: int,
+    queries: int,
+    group: int,
+    head_dim: int,
+    kv_dtype: str,
+    repeats: int = 50,
+) -> float:
+    """Seconds of processor time for the last `queries` of `context` tokens, `group` heads to one KV head."""

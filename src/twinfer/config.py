@@ -11,7 +11,7 @@ import msgspec
 from twinfer.errors import ConfigError
 
 PRECISIONS = ("auto", "f32", "bf16", "int8", "int4")
-KV_DTYPES = ("auto", "f32", "bf16")
+KV_DTYPES = ("auto", "f32", "bf16", "int8")
 DEFAULT_MODEL = "smollm2"
 DEFAULT_POOL_BYTES = 1 << 30
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -34,6 +34,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                             refused early
     slo_tpot                mean seconds between tokens that decode should keep; it leaves the rest of its
                             cores to prefill
+    check                   verify after every event that no page and no request is lost or held twice
     seed                    of requests that bring none, or None for a fresh one each
     """
 
@@ -52,6 +53,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefix_cache: bool = True
     slo_ttft: float | None = None
     slo_tpot: float | None = None
+    check: bool = False
     tensor_parallel_size: int = 1
     seed: int | None = None
 

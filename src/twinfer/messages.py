@@ -4,6 +4,9 @@ The router sends `Load`, `Prefill`, `Decode`, `Grant`, `Cancel`; an engine answe
 `Hello`, `Ready`, `Step`, `Released`, `Stale`, `Failed`. No KV and no text ever crosses here. Nothing asks an
 engine to end: it holds nothing that matters, so its process is killed.
 
+A frame is at most `MAX_FRAME` bytes. Decoding checks types; whether a message can be true is checked by
+`router/validation.py` and `engine/validation.py`.
+
 Lengths and positions count tokens. Times are seconds of the host's monotonic clock, which every
 process on a host shares.
 """
@@ -11,9 +14,15 @@ process on a host shares.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
+
+from twinfer.errors import BadMessageError, one_line
+
+MAX_FRAME = 64 << 20
+LINK_LOST = 3
+"""An engine's exit code when its link to the router was cut, as happens after a frame that is too large."""
 
 Role = Literal["prefill", "decode", "mixed"]
 
@@ -150,6 +159,21 @@ class Cancel(msgspec.Struct, tag="cancel", array_like=True):
 
 
 ToEngine = Load | Prefill | Decode | Grant | Cancel
+
+Message = TypeVar("Message")
+
+
+def decode(decoder: msgspec.msgpack.Decoder[Message], frame: bytes) -> Message:
+    """The message in a frame.
+
+    Raises:
+        BadMessageError: it is no message of the decoder's kind.
+    """
+    try:
+        return decoder.decode(frame)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        reason = f"a frame of {len(frame)} bytes is not a message: {one_line(error)}"
+        raise BadMessageError(f"bad message: {reason}") from None
 
 
 class Hello(msgspec.Struct, tag="hello", array_like=True):

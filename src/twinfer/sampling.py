@@ -12,8 +12,20 @@ from twinfer.errors import RequestError
 from twinfer.messages import Sampling
 
 MOST_STOPS = 16
+MOST_STOP_CHARACTERS = 1024
+MOST_STOP_TOKENS = 256
 MOST_CHOICES = 128
 SEEDS = 1 << 64
+RANGES: dict[str, tuple[float, float | None]] = {
+    "n": (1, MOST_CHOICES),
+    "max_tokens": (1, None),
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (-1, (1 << 31) - 1),
+    "min_p": (0, 1),
+    "seed": (-(1 << 63), SEEDS - 1),
+}
+"""The least and the most of each number; `top_p` must be over 0 besides."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,21 +59,23 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for field in msgspec.structs.fields(type(self)):
             _check_type(field.name, getattr(self, field.name), field.type)
-        _within("n", self.n, 1, MOST_CHOICES)
-        _within("max_tokens", self.max_tokens, 1, None)
-        _within("temperature", self.temperature, 0, 2)
-        _within("top_p", self.top_p, 0, 1)
+        for name, (least, most) in RANGES.items():
+            _within(name, getattr(self, name), least, most)
         if self.top_p == 0:
             raise RequestError("top_p must be over 0", param="top_p")
-        _within("top_k", self.top_k, -1, (1 << 31) - 1)
-        _within("min_p", self.min_p, 0, 1)
-        _within("seed", self.seed, -(1 << 63), SEEDS - 1)
         if len(self.stops) > MOST_STOPS:
             raise RequestError(
                 f"stop takes at most {MOST_STOPS} strings, not {len(self.stops)}", param="stop"
             )
-        if "" in self.stops:
-            raise RequestError("stop must not hold an empty string", param="stop")
+        if not all(1 <= len(text) <= MOST_STOP_CHARACTERS for text in self.stops):
+            raise RequestError(
+                f"each stop string must have from 1 to {MOST_STOP_CHARACTERS} characters", param="stop"
+            )
+        if len(self.stop_token_ids) > MOST_STOP_TOKENS:
+            raise RequestError(
+                f"stop_token_ids takes at most {MOST_STOP_TOKENS} ids, not {len(self.stop_token_ids)}",
+                param="stop_token_ids",
+            )
 
     @property
     def stops(self) -> tuple[str, ...]:

@@ -90,7 +90,9 @@ async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[
             links,
             host,
             max_model_len=shape.pool.max_model_len,
+            vocab=checkpoint.description.vocab,
             slo_ttft=config.slo_ttft,
+            check=config.check,
         )
         try:
             router.start(shape.engines, [board.slot(number) for number in range(len(shape.engines))])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import httpx
 import openai
 import pytest
-import uvicorn
 
-from twinfer.api import listen
-from twinfer.api.app import build_app
-
-from .http_fake import FakeRouter, FakeService, wait_until
+from .http_fake import FakeRouter, FakeService
+from .threaded import serving
 
 
 @pytest.fixture(scope="session")
@@ -23,16 +19,8 @@ def service() -> FakeService:
 
 @pytest.fixture(scope="session")
 def address(service: FakeService) -> Iterator[str]:
-    bound = listen.bind("127.0.0.1", 0)
-    config = uvicorn.Config(build_app(service), lifespan="off", log_level="critical")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    wait_until(lambda: server.started)
-    yield listen.url(bound)
-    server.should_exit = True
-    thread.join(10)
-    assert not thread.is_alive()
+    with serving(service) as url:
+        yield url
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
-from twinfer.errors import RequestError
+from twinfer.errors import NotFoundError, RequestError
 from twinfer.router.generation import Generation
 
 EOS = 256
@@ -74,8 +74,11 @@ class FakeTicket:
                 yield tokens
 
     async def _pause(self, seconds: float) -> None:
+        timeout = self.generation.timeout or seconds
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.cancelled.wait(), seconds)
+            await asyncio.wait_for(self.cancelled.wait(), min(seconds, timeout))
+        if timeout < seconds and self.finish_reason is None:
+            self.finish_reason = "timeout"
 
     def cancel(self) -> None:
         if self.finish_reason is None:
@@ -105,6 +108,10 @@ class FakeRouter:
 
     def reset(self) -> None:
         self.ready = True
+        self.waiting = 0
+        self.retry_after = 1.0
+        self.states = {"prefill-0": ["prefill", "ready"], "decode-0": ["decode", "ready"]}
+        self.faults: list[str] = []
         self.refusal: Exception | None = None
         self.script: Callable[[Generation], list[Step]] = lambda generation: bytewise(ANSWER)
         self.tickets: list[FakeTicket] = []
@@ -117,7 +124,24 @@ class FakeRouter:
         return ticket
 
     def engines(self) -> list[dict[str, Any]]:
-        return [{"id": "decode-0", "role": "decode", "pid": 7, "cores": [1], "state": "ready"}]
+        return [
+            {"id": name, "role": role, "pid": 7, "cores": [1], "state": state}
+            for name, (role, state) in self.states.items()
+        ]
+
+    def problems(self) -> list[str]:
+        return self.faults
+
+    def drain(self, engine: str, draining: bool) -> None:
+        self._find(engine)[1] = "draining" if draining else "ready"
+
+    def set_role(self, engine: str, role: str) -> None:
+        self._find(engine)[0] = role
+
+    def _find(self, engine: str) -> list[str]:
+        if engine not in self.states:
+            raise NotFoundError(f"there is no ready engine '{engine}'", param="engine")
+        return self.states[engine]
 
 
 class FakeConfig:

@@ -14,7 +14,7 @@ def test_models(client: openai.OpenAI) -> None:
 
 def test_health_ready_version(http: httpx.Client) -> None:
     assert http.get("/health").json() == {"status": "ok"}
-    assert http.get("/ready").json() == {"ready": True}
+    assert http.get("/ready").json() == {"status": "ready"}
     assert http.get("/version").json()["version"]
     assert http.head("/health").status_code == 200
 
@@ -26,9 +26,9 @@ def test_metrics(http: httpx.Client) -> None:
 
 
 def test_engines(http: httpx.Client) -> None:
-    (engine,) = http.get("/admin/engines").json()["engines"]
-    assert engine["role"] == "decode"
-    assert http.post("/admin/engines").status_code == 405
+    engines = http.get("/admin/engines").json()["engines"]
+    assert [engine["role"] for engine in engines] == ["prefill", "decode"]
+    assert http.post("/admin/engines").status_code == 403
 
 
 def test_tokenize_and_back(http: httpx.Client) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from twinfer.api.body import BODY_LIMIT
+from twinfer.api.limits import Limits
 from twinfer.api.requests import (
     ChatRequest,
     CompletionRequest,
@@ -20,10 +20,11 @@ from twinfer.api.requests import (
     Part,
     TokenizeRequest,
 )
-from twinfer.errors import EngineError, OverloadedError
+from twinfer.errors import EngineError, OverloadedError, UnavailableError
 
 from .http_fake import ANSWER, FakeRouter
 
+BODY_LIMIT = Limits().max_body_size
 MESSAGES = [{"role": "user", "content": "Hi"}]
 ROUTES = ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"]
 
@@ -226,7 +227,12 @@ def test_body_too_large(http: httpx.Client) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(OverloadedError("full"), 503), (EngineError("lost"), 500), (ValueError("bug"), 500)],
+    [
+        (OverloadedError("full"), 429),
+        (UnavailableError("stopping"), 503),
+        (EngineError("lost"), 500),
+        (ValueError("bug"), 500),
+    ],
 )
 def test_failures_before_the_first_token(
     http: httpx.Client, router: FakeRouter, stream: bool, error: Exception, status: int

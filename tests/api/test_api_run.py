@@ -16,10 +16,16 @@ import pytest
 from twinfer.api import listen
 from twinfer.errors import ConfigError
 
+from .http_fake import wait_until
+from .threaded import connect
+
 
 @contextmanager
 def started(kind: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process and its address; its answers take a moment if `kind` is "short", else for ever."""
+    """A process and its address. Answers take 0.2 s if `kind` is "short", 1 s if "middling", else for ever.
+
+    An "impatient" one gives answers 0.5 s to end when it is to stop.
+    """
     command = [sys.executable, "-m", "tests.api.serve_fake", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -60,6 +66,44 @@ def test_second_signal_cuts_answers_short_and_says_so() -> None:
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         assert "the server is stopping" in [line for line in lines if line][-1]
+        ended(process)
+
+
+def test_what_is_not_done_in_time_is_cut_short() -> None:
+    with started("impatient") as (process, url), stream(url) as lines:
+        next(lines)
+        process.send_signal(signal.SIGTERM)
+        assert "the server is stopping" in [line for line in lines if line][-1]
+        ended(process)
+
+
+def test_new_requests_are_refused_while_old_ones_end() -> None:
+    with started("middling") as (process, url), stream(url) as lines:
+        next(lines)
+        with httpx.Client(base_url=url) as http:
+            assert http.get("/ready").status_code == 200
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: http.get("/ready").status_code == 503)
+            assert http.get("/ready").json() == {"status": "stopping"}
+            assert http.get("/health").status_code == 200
+            refused = http.post("/v1/completions", json={"prompt": "b"})
+            assert refused.status_code == 503
+            assert refused.headers["connection"] == "close"
+            assert refused.headers["retry-after"] == "1"
+            assert refused.json()["error"]["message"] == "the server is stopping"
+        assert [line for line in lines if line][-1] == "data: [DONE]"
+        ended(process)
+
+
+def test_a_client_that_does_not_read_does_not_hold_the_server() -> None:
+    with started("endless") as (process, url), connect(url, receive_buffer=4096) as connection:
+        body = b'{"prompt": "a", "stream": true, "n": 128}'
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        connection.sendall(head + body)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
         ended(process)
 
 

@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--decode-engines", type=int, default=1)
     args = parser.parse_args()
     print(f"seed {args.seed}")
-    config = Config(kv_pool_size=256 << 20, decode_engines=args.decode_engines)
+    config = Config(check=True, kv_pool_size=256 << 20, decode_engines=args.decode_engines)
     report = asyncio.run(run(config, args.faults, args.seed))
     show(report)
     kept = not (report.tally.lost or report.tally.different or report.leaked_pages or report.stray_processes)

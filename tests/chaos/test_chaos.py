@@ -8,7 +8,7 @@ from .run import run
 
 
 def test_no_fault_costs_a_token(model_path):
-    report = asyncio.run(run(Config(kv_pool_size=256 << 20), faults=15, seed=1))
+    report = asyncio.run(run(Config(check=True, kv_pool_size=256 << 20), faults=15, seed=1))
     assert len(report.faults) == 15
     assert report.tally.lost == []
     assert report.tally.different == 0

@@ -24,6 +24,8 @@ def test_a_token_takes_keys_and_values_of_all_layers():
     assert LAYOUT.token_bytes == 2 * 2 * 3 * 8 * 2
     assert LAYOUT.page_bytes == PAGE_TOKENS * LAYOUT.token_bytes
     assert Layout(30, 3, 64, "bf16").token_bytes == 23040
+    assert Layout(30, 3, 64, "int8").token_bytes == 2 * 30 * 3 * (64 + 4)
+    assert Layout(1, 1, 34, "int8").page_bytes == 2 * 16 * (36 + 4)
 
 
 def test_the_default_pool_is_cut_to_the_memory_and_the_length_to_the_pool():

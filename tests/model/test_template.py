@@ -94,3 +94,61 @@ def test_where_folders_keep_it(described: dict[str, Any], rendered: str | None, 
     template = load_template(load(folder))
     assert template is not None
     assert template.render([]) == "file"
+
+
+DOUBLING = "{% set n = namespace(x=['a']) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
+        ("{{ 10 ** (10 ** 8) }}", "more than 1 s"),
+        (DOUBLING + "{{ n.x == n.x[0] }}{{ (n.x | tojson)[:1] }}", "more than (1 s|1024 MiB)"),
+        ("{{ 'a' * 10 ** 10 }}", "more than 1024 MiB"),
+        ("{{ '%999999999999d' % 1 }}", "rror|more than"),
+        ("{{ 'a'.ljust(10 ** 10) }}", "more than 1024 MiB"),
+        ("{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}", "more than 16777216 characters"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
+        ("{{ raise_exception('x' * 1000000) }}", "x{300}$"),
+    ],
+    ids=["loops", "power", "sharing", "repeat", "format", "pad", "output", "recursion", "error"],
+)
+def test_hostile_templates_end(source: str, said: str) -> None:
+    template = ChatTemplate(source)
+    with pytest.raises(RequestError, match=said):
+        template.render(HELLO)
+    template.close()
+
+
+def test_a_template_that_broke_its_process_gets_another() -> None:
+    source = "{% if messages %}{{ 10 ** (10 ** (7 + messages | length)) }}{% else %}fine{% endif %}"
+    template = ChatTemplate(source)
+    for _ in range(2):
+        assert template.render([]) == "fine"
+        with pytest.raises(RequestError, match="more than 1 s"):
+            template.render(HELLO)
+    assert template.render([]) == "fine"
+
+
+@pytest.mark.parametrize("source", ["{{ (" * 5000, "{% if a %}" * 5000, "x" * (1 << 21)], ids=len)
+def test_wild_templates_are_refused_at_once(source: str) -> None:
+    with pytest.raises(ModelError, match="the chat template is"):
+        ChatTemplate(source)
+
+
+def test_templates_see_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWINFER_API_KEY", "secret")
+    template = ChatTemplate("x")
+    template.start()
+    process = template._process._process  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    assert template.render([]) == "x"
+    assert b"secret" not in Path(f"/proc/{process.pid}/environ").read_bytes()
+    template.close()
+    assert not Path(f"/proc/{process.pid}").exists()
+
+
+def test_messages_must_be_plain() -> None:
+    with pytest.raises(RequestError, match="plain data"):
+        ChatTemplate("x").render([{"content": object()}])

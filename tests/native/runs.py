@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tests.native.matrices import aligned
 from twinfer import _native
+from twinfer.kv.layout import Layout
 from twinfer.model.build import build_decoder
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.description import Description
@@ -44,7 +45,7 @@ def build(
 
 
 def page_bytes(d: Description, kv_dtype: str) -> int:
-    return d.layers * 2 * d.kv_heads * d.head_dim * PAGE * {"bf16": 2, "f32": 4}[kv_dtype]
+    return Layout(d.layers, d.kv_heads, d.head_dim, kv_dtype).page_bytes
 
 
 class Piece(msgspec.Struct):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.native.matrices import aligned, bf16
 from twinfer import _native
+from twinfer.kv.layout import KV_DTYPES, Layout
 from twinfer.model import reference
 
 PAGE = 16
@@ -23,7 +24,7 @@ def filled(isa, k, v, kv_dtype, seed=0):
     """A pool full of NaNs but for k and v, and the page table, in random order."""
     tokens, kv_heads, dim = k.shape
     count = -(-tokens // PAGE)
-    page = kv_heads * dim * PAGE * 2 * (2 if kv_dtype == "bf16" else 4)
+    page = Layout(1, kv_heads, dim, kv_dtype).page_bytes
     pool = aligned((count + 2) * page)
     pool[:] = 0xFF
     pages = np.random.default_rng(seed).permutation(count + 2)[:count].astype(np.int32)
@@ -31,7 +32,15 @@ def filled(isa, k, v, kv_dtype, seed=0):
     return pool, pages
 
 
-@pytest.mark.parametrize("kv_dtype", ["f32", "bf16"])
+def held(x, kv_dtype):
+    """What a type makes of vectors [..., D]."""
+    if kv_dtype == "int8":
+        scale = np.abs(x).max(axis=-1, keepdims=True) / np.float32(127)
+        return np.rint(x / scale) * scale
+    return bf16(x) if kv_dtype == "bf16" else x
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 @settings(max_examples=25)
 @given(
     tokens=st.integers(1, 300),
@@ -47,13 +56,14 @@ def test_any_size(isa, kv_dtype, tokens, new, kv_heads, group, half, tile, seed)
     start = max(0, tokens - new)
     pool, pages = filled(isa, k, v, kv_dtype)
     got = _native.attention(isa, q[start:], pool, pages, start, kv_heads, tile, kv_dtype)
-    if kv_dtype == "bf16":
-        k, v = bf16(k), bf16(v)
+    k, v = held(k, kv_dtype), held(v, kv_dtype)
+    if kv_dtype == "int8":
+        q = held(q, "int8")
     want = reference.attention(q[start:].astype(np.float64), k.astype(np.float64), v.astype(np.float64))
-    assert np.abs(got - want).max() <= (2e-5 if kv_dtype == "f32" else 0.05)
+    assert np.abs(got - want).max() <= {"f32": 2e-5, "bf16": 0.05, "int8": 0.05}[kv_dtype]
 
 
-@pytest.mark.parametrize("kv_dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 @pytest.mark.parametrize("heads", [(9, 3), (4, 4), (5, 1)])
 def test_tiles_and_chunks_do_not_matter(isa, kv_dtype, heads):
     q, k, v = case(300, *heads, 64, 11)
@@ -61,6 +71,8 @@ def test_tiles_and_chunks_do_not_matter(isa, kv_dtype, heads):
     whole = _native.attention(isa, q, pool, pages, 0, heads[1], 1, kv_dtype)
     for tile in (2, 3, 7, 9):
         assert np.array_equal(_native.attention(isa, q, pool, pages, 0, heads[1], tile, kv_dtype), whole)
+    for part in (1, 2, 5):
+        assert np.array_equal(_native.attention(isa, q, pool, pages, 0, heads[1], 3, kv_dtype, part), whole)
     for start in (1, 17, 127, 128, 250, 299):
         part = _native.attention(isa, q[start:], pool, pages, start, heads[1], 4, kv_dtype)
         assert np.array_equal(part, whole[start:])
@@ -73,10 +85,20 @@ def test_many_heads_to_one_kv_head(isa):
     assert np.abs(got - reference.attention(q, k, v)).max() < 1e-4
 
 
-def test_scores_of_any_size_stay_finite(isa):
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_errors_of_8_bits_are_small_on_average(isa, kv_dtype):
+    q, k, v = case(400, 3, 1, 64, 15)
+    pool, pages = filled(isa, k, v, kv_dtype)
+    got = _native.attention(isa, q, pool, pages, 0, 1, 4, kv_dtype)
+    want = reference.attention(q, k, v)
+    assert np.sqrt(np.mean((got - want) ** 2) / np.mean(want**2)) < 0.02
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_scores_of_any_size_stay_finite(isa, kv_dtype):
     q, k, v = case(40, 2, 1, 64, 13)
-    pool, pages = filled(isa, k * 1000, v, "bf16")
-    got = _native.attention(isa, q * 1000, pool, pages, 0, 1, 4, "bf16")
+    pool, pages = filled(isa, k * 1000, v, kv_dtype)
+    got = _native.attention(isa, q * 1000, pool, pages, 0, 1, 4, kv_dtype)
     assert np.isfinite(got).all()
 
 

@@ -7,6 +7,7 @@ from tests.native.matrices import aligned
 from tests.native.runs import Piece, build, forward, logits, tables
 from tests.tiny import write_folder, write_gguf
 from twinfer import _native
+from twinfer.kv.layout import KV_DTYPES
 from twinfer.model import reference
 from twinfer.model.load import load
 from twinfer.model.pack import pack
@@ -92,11 +93,23 @@ def test_kinds_of_a_file(tmp_path, isa, kind):
     assert difference(got, want) < 0.06
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16", "int8", "int4"])
-@pytest.mark.parametrize("shape", ["plain", "one kv head", "odd"])
-def test_batches_orders_chunks_and_threads_do_not_matter(tmp_path, isa, shape, precision):
+@pytest.mark.parametrize("shape", SHAPES)
+def test_keys_and_values_in_8_bits(tmp_path, isa, shape):
     checkpoint = model(tmp_path, **SHAPES[shape])
-    run = build(checkpoint, precision, "f32" if precision == "f32" else "bf16", isa)
+    tokens = prompt(150)
+    got = run_whole(build(checkpoint, "f32", "int8", isa, pages=10), [tokens])[0]
+    want = reference.logits(reference.reference(checkpoint), np.array(tokens))
+    assert difference(got, want) < 0.04
+
+
+@pytest.mark.parametrize(
+    ("precision", "kv_dtype"),
+    [("f32", "f32"), ("bf16", "bf16"), ("int8", "bf16"), ("int4", "bf16"), ("int4", "int8")],
+)
+@pytest.mark.parametrize("shape", ["plain", "one kv head", "odd"])
+def test_batches_orders_chunks_and_threads_do_not_matter(tmp_path, isa, shape, precision, kv_dtype):
+    checkpoint = model(tmp_path, **SHAPES[shape])
+    run = build(checkpoint, precision, kv_dtype, isa)
     lengths = [1, 2, 15, 16, 17, 40, 130, 180]
     sequences = [prompt(length, length) for length in lengths]
     alone = run_whole(run, sequences)
@@ -127,6 +140,24 @@ def test_more_tokens_than_a_pass_holds(tmp_path):
     together = logits(run, [Piece(own, 0, table) for own, table in zip(tokens, pages, strict=True)])
     for got, want in zip(together, alone, strict=True):
         assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_long_contexts_are_split_between_threads(tmp_path, isa, kv_dtype):
+    checkpoint = model(tmp_path, context_length=2048, heads=6, kv_heads=1, hidden=60, head_dim=34)
+    run = build(checkpoint, "auto", kv_dtype, isa, threads=3, pages=70)
+    tokens = prompt(1000, 4)
+    pages = tables(run, [1000])[0]
+    run.team.active = 1
+    alone = logits(run, [Piece(tokens, 0, pages)])[0]
+    for threads in (2, 3):
+        run.team.active = threads
+        for start in (999, 990, 640):
+            for rest in ([], [Piece([7], 0, tables(run, [1000, 1], 5)[1])]):
+                table = tables(run, [1000, 1], 5)[0]
+                logits(run, [Piece(tokens[:start], 0, table)])
+                part = logits(run, [Piece(tokens[start:], start, table), *rest])[0]
+                assert np.array_equal(part, alone[start:])
 
 
 def test_samples_where_asked_from_seed_and_position(tmp_path):

@@ -33,6 +33,20 @@ def test_likelihood(checkpoint, text, precision, kv_dtype, within):
     assert abs(got / text["mean_nll"] - 1) < within
 
 
+@pytest.mark.parametrize("precision", ["auto", "f32"])
+def test_likelihood_with_keys_and_values_in_8_bits(checkpoint, text, precision):
+    bf16, int8 = (mean_nll(build(checkpoint, precision, kind), text["ids"]) for kind in ("bf16", "int8"))
+    assert int8 / bf16 < 1.005
+
+
+def test_likelihood_of_short_texts_with_keys_and_values_in_8_bits(checkpoint, text):
+    """The first tokens draw most of the attention; here all others share a block with them."""
+    pieces = [text["ids"][i : i + 128] for i in range(0, 1024, 128)]
+    runs = [build(checkpoint, "f32", kv_dtype) for kv_dtype in ("bf16", "int8")]
+    bf16, int8 = (np.mean([mean_nll(run, piece) for piece in pieces]) for run in runs)
+    assert int8 / bf16 < 1.005
+
+
 def test_likelihood_on_every_instruction_set(checkpoint, text, isa):
     ids = text["ids"][:128]
     best = mean_nll(build(checkpoint), ids)

@@ -1,6 +1,8 @@
 """The thread team: its size, its errors, and that it costs nothing when idle."""
 
+import random
 import resource
+import threading
 import time
 
 import pytest
@@ -32,3 +34,44 @@ def test_an_idle_team_sleeps():
     after = resource.getrusage(resource.RUSAGE_SELF)
     assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 0.02
     assert team.size == 4
+
+
+def test_every_item_is_computed_once_while_the_team_changes():
+    """The size changes between and during rounds, from another thread, with more members than cores."""
+    team = _native.Team([-1] * 4)
+    over = threading.Event()
+
+    def resize():
+        source = random.Random(3)
+        while not over.is_set():
+            team.active = source.randint(1, 4)
+            time.sleep(source.choice([0, 0, 1e-4, 2e-3]))
+
+    other = threading.Thread(target=resize)
+    other.start()
+    try:
+        for items in (0, 1, 2, 3, 17, 200):
+            team.exercise(items, 400, 2e-6)
+        time.sleep(0.01)
+        team.exercise(9, 200, 1e-5)
+    finally:
+        over.set()
+        other.join()
+
+
+def test_members_that_are_not_active_sleep():
+    team = _native.Team([-1] * 4)
+    team.active = 1
+    time.sleep(0.02)
+    before = time.process_time()
+    began = time.thread_time()
+    team.exercise(4, 100, 2e-4)
+    others = (time.process_time() - before) - (time.thread_time() - began)
+    assert others < 0.02
+
+
+def test_a_team_without_work_can_end_at_any_time():
+    for members in (1, 2, 5):
+        team = _native.Team([-1] * members)
+        team.exercise(members, 3, 1e-6)
+        del team

@@ -5,18 +5,23 @@ all tokens it finds through the page table. So a wrong page table, a page with t
 left out or a position off by one gives a different answer.
 """
 
+import math
 import zlib
 from collections import deque
 
 import numpy as np
 
 from twinfer.engine.engine import Engine
+from twinfer.engine.validation import Bounds
+from twinfer.engine.validation import check as check_message
 from twinfer.messages import Cancel, Sampling, Step
 from twinfer.policy.pages import PageLedger
+from twinfer.router.check import check
 from twinfer.router.core import Core
 from twinfer.router.generation import Generation
 from twinfer.router.memory import Cache, Memory
 from twinfer.router.request import Request
+from twinfer.router.validation import check_released, check_stale, check_step
 from twinfer.timeline import Timeline
 
 PAGE = 4
@@ -95,6 +100,7 @@ class Cluster:
         self.core = Core(Memory(self.ledger, PAGE, cache), slots=slots, backlog=backlog)
         self.models = [HashModel(self.pool, precision) for precision in precisions]
         self.chunk = chunk
+        self.bounds = Bounds(VOCAB, pages, PAGE)
         self.now = 0.0
         self.engines, self.watches, self.inbox = {}, {}, {}
         self.roles, self.ended = dict(roles), []
@@ -131,10 +137,10 @@ class Cluster:
             self.inbox[engine].append(message)
         self.ended += self.core.ended
         self.core.ended = []
-        self.ledger.check()
+        check(self.core)
 
-    def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt=""):
-        generation = Generation(prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt)
+    def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt="", priority=0):
+        generation = Generation(prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt, priority)
         request = Request(
             id=next(self.numbers),
             generation=generation,
@@ -152,15 +158,20 @@ class Cluster:
         engine, inbox, acted = self.engines[name], self.inbox[name], False
         for _ in range(min(messages, len(inbox))):
             message, acted = inbox.popleft(), True
+            check_message(message, self.bounds, engine.room)
             answer = engine.take(message)
             assert (answer is not None) == isinstance(message, Cancel)
             if answer is not None:
+                asked = self.core.requests.get(answer.request)
+                check_released(answer, self.core.engines[name], asked, self.core.latest)
                 self.event(self.core.on_released, answer.request, answer.placement)
         outcome = engine.step()
         for message in outcome:
             if isinstance(message, Step):
+                check_step(message, self.core.engines[name], VOCAB, math.inf)
                 self.event(self.core.on_step, name, message)
             else:
+                check_stale(message, self.core.engines[name])
                 self.event(self.core.on_stale, name, message.requests)
         return acted or bool(outcome)
 

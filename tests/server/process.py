@@ -25,8 +25,8 @@ class Server(msgspec.Struct):
 
 
 @contextmanager
-def serving(*options: str) -> Iterator[Server]:
-    """A server on a free port, ended with SIGTERM; it must then go quietly and with exit code 0."""
+def serving(*options: str, exit_code: int = 0) -> Iterator[Server]:
+    """A server on a free port, ended with SIGTERM; it must go quietly and with this exit code."""
     command = [*COMMAND, "serve", "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     errors: Queue[str] = Queue()
@@ -34,7 +34,7 @@ def serving(*options: str) -> Iterator[Server]:
     reader.start()
     try:
         banner = _banner(process)
-        address = re.search(r"http://[\w.:]+", banner)
+        address = re.search(r"https?://[\w.:]+", banner)
         assert address is not None, f"no address in the banner: {banner!r}; {''.join(errors.queue)}"
         yield Server(process, address[0], banner)
     finally:
@@ -48,7 +48,7 @@ def serving(*options: str) -> Iterator[Server]:
             assert process.stderr is not None
             process.stdout.close()
             process.stderr.close()
-    assert code == 0
+    assert code == exit_code
     assert "Traceback" not in "".join(errors.queue), "".join(errors.queue)
 
 

@@ -43,7 +43,7 @@ def test_capital_of_france_as_a_stream(client: openai.OpenAI) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == PARIS
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage is not None
-    assert chunks[-1].usage.completion_tokens == len(chunks) - 2
+    assert 2 <= len(chunks) - 2 <= chunks[-1].usage.completion_tokens  # tokens may come together
 
 
 def test_curl_line_of_the_banner_works(server: Server) -> None:

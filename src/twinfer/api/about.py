@@ -1,4 +1,4 @@
-"""What the server says of itself: models, health, readiness, metrics, engines, version."""
+"""What the server says of itself: models, health, readiness, metrics, version."""
 
 from __future__ import annotations
 
@@ -29,20 +29,23 @@ async def health(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """GET /ready: 200 when requests are taken, else 503."""
-    is_ready = _service(request).router.ready
-    return _json({"ready": is_ready}, 200 if is_ready else 503)
+    """GET /ready: 200 when requests are taken, else 503, and what is wrong with engines that do not serve."""
+    router = _service(request).router
+    problems = router.problems()
+    if request.app.state.stopping:
+        status = "stopping"
+    elif not router.ready:
+        status = "not ready"
+    else:
+        status = "degraded" if problems else "ready"
+    told = {"status": status, "problems": problems} if problems else {"status": status}
+    return _json(told, 200 if status in ("ready", "degraded") else 503)
 
 
 async def metrics(request: Request) -> Response:
     """GET /metrics, in Prometheus's text format."""
     registry = _service(request).router.metrics.registry
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-
-async def engines(request: Request) -> Response:
-    """GET /admin/engines: every engine's role, process, cores, state and load."""
-    return _json({"engines": _service(request).router.engines()})
 
 
 async def show_version(request: Request) -> Response:

@@ -9,14 +9,16 @@ from contextlib import aclosing
 import msgspec
 
 from twinfer.api.service import Ticket, Tokenizer
-from twinfer.errors import OverloadedError
+from twinfer.errors import UnavailableError
 from twinfer.model.detokenize import TextStream
+
+FINISHES = ("stop", "length", "timeout")
 
 
 class Piece(msgspec.Struct, frozen=True):
     """What is new of answer `index`: `tokens` tokens, and the text that can be shown now.
 
-    The last piece of an answer has a `finish`: "stop" or "length".
+    The last piece of an answer has a `finish`, one of `FINISHES`.
     """
 
     index: int
@@ -39,14 +41,14 @@ async def pieces(tokenizer: Tokenizer, answers: Sequence[Answer]) -> AsyncGenera
 
     Raises:
         EngineError: an answer was lost.
-        OverloadedError: an answer was cut short by the server.
+        UnavailableError: an answer was cut short by the server.
     """
     if len(answers) == 1:
         async with aclosing(_follow(tokenizer, answers[0])) as own:
             async for piece in own:
                 yield piece
         return
-    queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
+    queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue(len(answers))
     tasks = [asyncio.create_task(_feed(tokenizer, answer, queue)) for answer in answers]
     try:
         running = len(answers)
@@ -65,9 +67,9 @@ async def _feed(tokenizer: Tokenizer, answer: Answer, queue: asyncio.Queue[Piece
     try:
         async with aclosing(_follow(tokenizer, answer)) as own:
             async for piece in own:
-                queue.put_nowait(piece)
+                await queue.put(piece)
     except Exception as error:
-        queue.put_nowait(error)
+        await queue.put(error)
 
 
 async def _follow(tokenizer: Tokenizer, answer: Answer) -> AsyncGenerator[Piece]:
@@ -82,6 +84,6 @@ async def _follow(tokenizer: Tokenizer, answer: Answer) -> AsyncGenerator[Piece]
         yield Piece(answer.index, piece, len(tokens))
     rest = text.finish()
     reason = "stop" if text.stopped else answer.ticket.finish_reason
-    if reason not in ("stop", "length"):
-        raise OverloadedError("the answer was cut short; the server is stopping")
+    if reason not in FINISHES:
+        raise UnavailableError("the answer was cut short; the server is stopping")
     yield Piece(answer.index, rest, 0, reason)

@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from twinfer.errors import RequestError
-
-BODY_LIMIT = 32 << 20
+from twinfer.api.limits import Limits
+from twinfer.errors import OverloadedError, RequestError
 
 T = TypeVar("T")
 
 
-async def read(request: Request, into: type[T], limit: int = BODY_LIMIT) -> T:
+class Held:
+    """Bytes of all bodies that are being read; `most` at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+
+    @contextmanager
+    def body(self) -> Generator[Callable[[int], None]]:
+        """For the time of reading one body, what is to be called with the size of each piece."""
+        own = 0
+
+        def more(size: int) -> None:
+            nonlocal own
+            own += size
+            self._size += size
+            if self._size > self._most:
+                raise OverloadedError("too many large requests are coming in at once")
+
+        try:
+            yield more
+        finally:
+            self._size -= own
+
+
+async def read(request: Request, into: type[T]) -> T:
     """The body as a struct of type `into`.
 
     Raises:
         RequestError: not JSON, or not of that type.
-        HTTPException: 413, more than `limit` bytes.
+        HTTPException: 413, it is larger than the server's limit.
+        OverloadedError: the bodies being read are too large together.
     """
-    return parse(await _collect(request, limit), into)
+    limits: Limits = request.app.state.limits
+    held: Held = request.app.state.held
+    with held.body() as more:
+        return parse(await _collect(request, limits.max_body_size, more), into)
 
 
 def parse(body: bytes, into: type[T]) -> T:
@@ -38,8 +68,8 @@ def parse(body: bytes, into: type[T]) -> T:
         raise RequestError("the body is not valid JSON: it is nested too deeply") from None
 
 
-async def _collect(request: Request, limit: int) -> bytes:
-    too_large = HTTPException(413, f"the body is larger than {limit >> 20} MiB", {"Connection": "close"})
+async def _collect(request: Request, limit: int, more: Callable[[int], None]) -> bytes:
+    too_large = HTTPException(413, f"the body is larger than {limit} bytes", {"Connection": "close"})
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise too_large
@@ -47,6 +77,7 @@ async def _collect(request: Request, limit: int) -> bytes:
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
+        more(len(chunk))
         if size > limit:
             raise too_large
         chunks.append(chunk)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import traceback
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -11,10 +13,27 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from twinfer.errors import NotFoundError, OverloadedError, RequestError, TwinferError
+from twinfer.errors import NotFoundError, OverloadedError, RequestError, TwinferError, UnavailableError
 
 INVALID = "invalid_request_error"
-STOPPING = OverloadedError("the server is stopping")
+MOST_CHARACTERS = 500
+STOPPING = UnavailableError("the server is stopping")
+KINDS = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+CODES = {
+    400: None,
+    401: "invalid_api_key",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    409: "conflict",
+    413: "body_too_large",
+    421: "unknown_host",
+    429: "overloaded",
+    431: "head_too_large",
+    500: "internal_error",
+    503: "unavailable",
+}
 
 
 class Failure(msgspec.Struct):
@@ -24,37 +43,50 @@ class Failure(msgspec.Struct):
     code: str | None = None
 
 
+def failure(status: int, message: str) -> Failure:
+    """The error object that goes with a status, where nothing more is known."""
+    return Failure(message, KINDS.get(status, INVALID), code=CODES.get(status))
+
+
 def describe(error: Exception) -> tuple[int, Failure]:
     """The HTTP status and the error object for an exception; nobody is told the details of a bug."""
     if isinstance(error, RequestError):
         status = 404 if isinstance(error, NotFoundError) else 400
-        return status, Failure(str(error), INVALID, error.param, error.code)
+        return status, Failure(str(error), KINDS.get(status, INVALID), error.param, error.code)
     if isinstance(error, HTTPException):
-        return error.status_code, Failure(error.detail, INVALID, code=_code(error.status_code))
-    if isinstance(error, OverloadedError):
-        return 503, Failure(str(error), "server_error", code="overloaded")
+        return error.status_code, failure(error.status_code, error.detail)
+    if isinstance(error, (OverloadedError, UnavailableError)):
+        status = 429 if isinstance(error, OverloadedError) else 503
+        return status, failure(status, str(error))
     if isinstance(error, TwinferError):
         return 500, Failure(str(error), "server_error", code="engine_failed")
-    return 500, Failure("internal server error", "server_error", code="internal_error")
+    return 500, failure(500, "internal server error")
 
 
-def encode(failure: Failure) -> bytes:
-    return msgspec.json.encode({"error": failure})
+def encode(told: Failure) -> bytes:
+    """The body of an error response. What it quotes of the request is kept to one line of a fair length."""
+    lines = {name: _line(text) for name in ("message", "param") if (text := getattr(told, name)) is not None}
+    return msgspec.json.encode({"error": msgspec.structs.replace(told, **lines)})
+
+
+def _line(text: str) -> str:
+    line = "".join(letter if letter.isprintable() else "�" for letter in text[:MOST_CHARACTERS])
+    return line if len(text) <= MOST_CHARACTERS else f"{line} ..."
 
 
 async def respond(request: Request, error: Exception) -> Response:
     """Starlette's handler for errors raised on purpose."""
-    status, failure = describe(error)
+    status, told = describe(error)
     headers = dict(getattr(error, "headers", None) or {})
     if status == 405:
-        failure.message = (
-            f"{request.method} is not allowed here; use {headers.get('Allow', 'another method')}"
-        )
+        told.message = f"{request.method} is not allowed here; use {headers.get('Allow', 'another method')}"
     elif status == 404 and isinstance(error, HTTPException):
-        failure.message = f"there is nothing at {request.url.path}"
-    elif status == 503:
-        headers["Retry-After"] = "1"
-    return Response(encode(failure), status, headers, "application/json")
+        told.message = f"there is nothing at {request.url.path}"
+    elif isinstance(error, OverloadedError):
+        headers["Retry-After"] = str(math.ceil(max(1, error.retry_after)))
+    elif isinstance(error, UnavailableError):
+        headers |= {"Retry-After": "1", "Connection": "close"}
+    return Response(encode(told), status, headers, "application/json")
 
 
 class Guard:
@@ -80,17 +112,16 @@ class Guard:
             if not started:
                 await (await respond(Request(scope), STOPPING))(scope, receive, send)
         except Exception as error:
-            if started:
-                raise
             log_bug(error)
-            await (await respond(Request(scope), error))(scope, receive, send)
+            if not started:
+                await (await respond(Request(scope), error))(scope, receive, send)
 
 
 def log_bug(error: Exception) -> None:
-    """Log an error that nobody meant to raise, with its traceback."""
-    if not isinstance(error, TwinferError):
-        logging.getLogger(__name__).error("a request failed by a bug", exc_info=error)
+    """Log an error that nobody meant to raise: what it is and where, but not its text.
 
-
-def _code(status: int) -> str | None:
-    return {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}.get(status)
+    The text may quote what a client sent, and that is not ours to write down.
+    """
+    if not isinstance(error, (TwinferError, HTTPException)):
+        places = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
+        logging.getLogger(__name__).error("a request failed by a bug: %s\n%s", type(error).__name__, places)

@@ -6,6 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from twinfer.api import body, prompts, settings
+from twinfer.api.limits import Limits
+from twinfer.api.overload import check_room
 from twinfer.api.reply import Reply
 from twinfer.api.requests import ChatRequest, CompletionRequest
 from twinfer.api.service import Service
@@ -18,14 +20,16 @@ DEFAULT_COMPLETION_TOKENS = 16
 async def completions(request: Request) -> Response:
     """Continue one or more prompts."""
     service: Service = request.app.state.service
+    limits: Limits = request.app.state.limits
+    check_room(request.app.state)
     asked = await body.read(request, CompletionRequest)
     max_tokens = DEFAULT_COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens
-    params = settings.check(service, asked, max_tokens)
+    params = settings.check(service, limits, asked, max_tokens)
     if asked.best_of not in (None, params.n):
         raise RequestError("best_of is not supported, other than equal to n", param="best_of")
     written = prompts.split(asked.prompt)
     tokens = [await prompts.encode(service.tokenizer, prompt) for prompt in written]
-    generations = settings.generations(service, asked, params, tokens, "prompt")
+    generations = settings.generations(service, limits, asked, params, tokens, "prompt")
     heads = [_head(service, prompt, bool(asked.echo)) for prompt in written for _ in range(params.n)]
     return Reply(
         service,
@@ -40,11 +44,14 @@ async def completions(request: Request) -> Response:
 async def chat_completions(request: Request) -> Response:
     """Answer the last message of a chat."""
     service: Service = request.app.state.service
+    limits: Limits = request.app.state.limits
+    check_room(request.app.state)
     asked = await body.read(request, ChatRequest)
-    limits = [limit for limit in (asked.max_completion_tokens, asked.max_tokens) if limit is not None]
-    params = settings.check(service, asked, min(limits) if limits else None)
-    tokens = await prompts.tokenize(service.tokenizer, prompts.render(service, asked.messages), special=True)
-    generations = settings.generations(service, asked, params, [tokens], "messages")
+    given = [most for most in (asked.max_completion_tokens, asked.max_tokens) if most is not None]
+    params = settings.check(service, limits, asked, min(given) if given else None)
+    text = await prompts.render(service, asked.messages)
+    tokens = await prompts.tokenize(service.tokenizer, text, special=True)
+    generations = settings.generations(service, limits, asked, params, [tokens], "messages")
     return Reply(service, params, generations, ChatShape(), asked, prompt_tokens=len(tokens))
 
 

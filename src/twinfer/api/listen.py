@@ -7,6 +7,9 @@ import socket
 
 from twinfer.errors import ConfigError
 
+SEND_BUFFER = 256 << 10
+"""Bytes that the system holds for a client that does not read; by itself it would take megabytes."""
+
 
 def bind(host: str, port: int) -> socket.socket:
     """A TCP socket bound to `host` and `port`; port 0 takes a free one. It does not listen yet.
@@ -24,6 +27,7 @@ def bind(host: str, port: int) -> socket.socket:
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         bound.bind(address)
     except OSError as error:
         bound.close()
@@ -44,12 +48,13 @@ def start_listening(bound: socket.socket) -> None:
         raise _refusal(error, host, port) from None
 
 
-def url(bound: socket.socket) -> str:
+def url(bound: socket.socket, *, tls: bool = False) -> str:
     """The address as a client on this machine may write it."""
     host, port = bound.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _refusal(error: OSError, host: str, port: int) -> ConfigError:

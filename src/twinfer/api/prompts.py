@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from twinfer.api.requests import Message
@@ -12,6 +13,9 @@ from twinfer.errors import RequestError
 
 LONG_TEXT = 1 << 14
 """Characters from which on tokenising is left to a thread, so that running streams go on meanwhile."""
+
+TEMPLATE_THREAD = ThreadPoolExecutor(1, "template")
+"""Of its own, so that a template that takes its time keeps nothing else waiting."""
 
 Prompt = str | list[int]
 
@@ -57,7 +61,7 @@ async def tokenize(tokenizer: Tokenizer, text: str, special: bool) -> list[int]:
     return await asyncio.to_thread(tokenizer.encode, text, special)
 
 
-def render(service: Service, messages: list[Message], add_generation_prompt: bool = True) -> str:
+async def render(service: Service, messages: list[Message], add_generation_prompt: bool = True) -> str:
     """The text that the model reads for a chat.
 
     Raises:
@@ -68,12 +72,13 @@ def render(service: Service, messages: list[Message], add_generation_prompt: boo
     if not messages:
         raise RequestError("messages must not be empty", param="messages")
     plain = [_plain(message, f"messages[{index}]") for index, message in enumerate(messages)]
-    return service.template.render(plain, add_generation_prompt)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(TEMPLATE_THREAD, service.template.render, plain, add_generation_prompt)
 
 
 def _plain(message: Message, where: str) -> dict[str, Any]:
     for field in ("tool_calls", "function_call", "audio"):
-        if getattr(message, field):
+        if getattr(message, field) not in (None, [], {}):
             raise RequestError(f"'{where}.{field}' is not supported", param=f"{where}.{field}")
     if message.content is None and message.role != "assistant":
         raise RequestError(f"{where}.content is missing", param=f"{where}.content")

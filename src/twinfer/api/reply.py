@@ -13,15 +13,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import msgspec
+from starlette.datastructures import State
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from twinfer.api import failures
 from twinfer.api.answers import Answer, Piece, pieces
+from twinfer.api.clients import Clients
+from twinfer.api.live import Live
+from twinfer.api.overload import check_room
 from twinfer.api.requests import Settings
-from twinfer.api.service import Service, Ticket
+from twinfer.api.service import Router, Service
 from twinfer.api.shapes import Envelope, PromptTokens, Shape, Usage
-from twinfer.errors import OverloadedError
 from twinfer.router.generation import Generation
 from twinfer.sampling import SamplingParams
 
@@ -60,16 +63,18 @@ class Reply(Response):
         self.prompt_tokens = prompt_tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        live: set[Ticket] = scope["app"].state.live
-        async with (
-            submitted(self.service, self.params, self.generations, receive, live) as answers,
-            aclosing(pieces(self.service.tokenizer, answers)) as coming,
-        ):
-            if self.stream:
-                await self._send_stream(coming, answers, send)
-            else:
-                body = await self._whole(coming, answers)
-                await Response(body, media_type="application/json")(scope, receive, send)
+        state: State = scope["app"].state
+        clients: Clients = state.clients
+        with clients.one_more(scope["state"]["client"]):
+            async with (
+                submitted(state, self.params, self.generations, receive) as answers,
+                aclosing(pieces(self.service.tokenizer, answers)) as coming,
+            ):
+                if self.stream:
+                    await self._send_stream(coming, answers, send)
+                else:
+                    body = await self._whole(coming, answers)
+                    await Response(body, media_type="application/json")(scope, receive, send)
 
     def _envelope(self, kind: str) -> Envelope:
         identity = f"{self.shape.prefix}-{uuid.uuid4().hex}"
@@ -137,26 +142,23 @@ class Reply(Response):
 
 @asynccontextmanager
 async def submitted(
-    service: Service,
-    params: SamplingParams,
-    generations: Sequence[Generation],
-    receive: Receive,
-    live: set[Ticket],
+    state: State, params: SamplingParams, generations: Sequence[Generation], receive: Receive
 ) -> AsyncGenerator[list[Answer]]:
     """The answers to `generations`, all cancelled when the client hangs up and at the end.
 
-    Their tickets are in `live` meanwhile.
+    Their tickets are in `state.live` meanwhile.
 
     Raises:
-        RequestError, OverloadedError: the router refuses one of them.
+        RequestError, OverloadedError, UnavailableError: one of them is refused, and none is begun.
     """
-    if not service.router.ready:
-        raise OverloadedError("the engines are not ready yet; ask /ready")
+    router: Router = state.service.router
+    live: Live = state.live
+    check_room(state, len(generations))
     answers: list[Answer] = []
     watch: asyncio.Task[None] | None = None
     try:
         for index, generation in enumerate(generations):
-            ticket = service.router.submit(generation)
+            ticket = router.submit(generation)
             live.add(ticket)
             answers.append(Answer(index, ticket, params.stops, frozenset(generation.stop_tokens)))
         watch = asyncio.create_task(_cancel_on_hangup(receive, answers))
@@ -165,7 +167,7 @@ async def submitted(
         if watch is not None:
             watch.cancel()
         _cancel(answers)
-        live.difference_update(answer.ticket for answer in answers)
+        live.remove(answer.ticket for answer in answers)
 
 
 async def _cancel_on_hangup(receive: Receive, answers: Sequence[Answer]) -> None:

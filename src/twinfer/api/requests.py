@@ -40,7 +40,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What completions and chat have in common."""
+    """What completions and chat have in common. `timeout` is in seconds, from the request's arrival."""
 
     model: str | None = None
     max_tokens: int | None = None
@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ignore_eos: bool | None = None
     cache_salt: str | None = None
     priority: int | None = None
+    timeout: float | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
+from twinfer.messages import Role
 from twinfer.router.generation import Generation
 
 
@@ -29,18 +30,32 @@ class Metrics(Protocol):
 
 
 class Router(Protocol):
-    """Raises RequestError and OverloadedError from `submit`, EngineError from the ticket's iteration."""
+    """Raises RequestError and OverloadedError from `submit`, EngineError from the ticket's iteration.
+
+    `drain` and `set_role` raise NotFoundError for an engine that is not ready. `waiting` requests are in
+    the queue, and it takes about `retry_after` seconds to work them off.
+    """
 
     @property
     def ready(self) -> bool: ...
     @property
     def max_model_len(self) -> int: ...
     @property
+    def waiting(self) -> int: ...
+    @property
+    def retry_after(self) -> float: ...
+    @property
     def metrics(self) -> Metrics: ...
 
     def submit(self, generation: Generation) -> Ticket: ...
 
-    def engines(self) -> Sequence[Any]: ...
+    def engines(self) -> Sequence[dict[str, Any]]: ...
+
+    def problems(self) -> Sequence[str]: ...
+
+    def drain(self, engine: str, draining: bool) -> None: ...
+
+    def set_role(self, engine: str, role: Role) -> None: ...
 
 
 class Tokenizer(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twinfer.api.limits import LONGEST, Limits
 from twinfer.api.requests import NEUTRAL, Settings
 from twinfer.api.service import Service
 from twinfer.config import DEFAULT_MODEL
@@ -19,7 +20,7 @@ SAMPLING_FIELDS = (
 )
 
 
-def check(service: Service, body: Settings, max_tokens: int | None) -> SamplingParams:
+def check(service: Service, limits: Limits, body: Settings, max_tokens: int | None) -> SamplingParams:
     """How to generate what `body` asks for; `max_tokens` None is up to the end of the context.
 
     Raises:
@@ -30,21 +31,33 @@ def check(service: Service, body: Settings, max_tokens: int | None) -> SamplingP
     _refuse_unsupported(body)
     if body.stream_options is not None and not body.stream:
         raise RequestError("stream_options needs stream to be true", param="stream_options")
+    if body.timeout is not None and not body.timeout > 0:
+        raise RequestError(f"timeout must be a number of seconds over 0, not {body.timeout}", param="timeout")
     check_tokens("stop_token_ids", body.stop_token_ids or [], service.tokenizer.vocab_size)
     given = {name: value for name in SAMPLING_FIELDS if (value := getattr(body, name)) is not None}
-    return SamplingParams(max_tokens=max_tokens, **given)
+    max_tokens = limits.max_answer_tokens if max_tokens is None else max_tokens
+    params = SamplingParams(max_tokens=max_tokens, **given)
+    _check_limits(params, limits)
+    return params
 
 
 def generations(
-    service: Service, body: Settings, params: SamplingParams, prompts: Sequence[list[int]], param: str
+    service: Service,
+    limits: Limits,
+    body: Settings,
+    params: SamplingParams,
+    prompts: Sequence[list[int]],
+    param: str,
 ) -> list[Generation]:
     """`params.n` generations of every prompt; `param` is the field that the prompts came in.
 
     Raises:
         RequestError: a prompt leaves no room for an answer, or there are too many.
     """
-    if len(prompts) * params.n > MOST_ANSWERS:
-        raise RequestError(f"at most {MOST_ANSWERS} answers can be asked for at once", param="n")
+    most = min(MOST_ANSWERS, limits.max_queue)
+    if len(prompts) * params.n > most:
+        raise RequestError(f"at most {most} answers can be asked for at once", param="n")
+    timeout = min(body.timeout or LONGEST, limits.request_timeout or LONGEST)
     return [
         generation
         for prompt in prompts
@@ -57,18 +70,24 @@ def generations(
             param=param,
             cache_salt=body.cache_salt or "",
             priority=body.priority or 0,
+            timeout=timeout,
         )
     ]
 
 
 def check_model(service: Service, name: str | None) -> None:
     """Raises NotFoundError unless `name` is None, the served name, or the name the user gave."""
-    if name not in (None, service.model_id, service.config.model or DEFAULT_MODEL):
+    if name is not None and name not in model_names(service):
         raise NotFoundError(
             f"the model '{name}' does not exist; this server has '{service.model_id}'",
             param="model",
             code="model_not_found",
         )
+
+
+def model_names(service: Service) -> set[str]:
+    """The names by which the model may be asked for: the served one, and the one the user gave."""
+    return {service.model_id, service.config.model or DEFAULT_MODEL}
 
 
 def check_tokens(param: str, tokens: Sequence[int], vocab_size: int) -> None:
@@ -77,8 +96,24 @@ def check_tokens(param: str, tokens: Sequence[int], vocab_size: int) -> None:
         raise RequestError(f"{param} holds a token id outside 0 to {vocab_size - 1}", param=param)
 
 
+def _check_limits(params: SamplingParams, limits: Limits) -> None:
+    """What a server may forbid although it could be done."""
+    for param, what, value, most in (
+        ("max_tokens", "max_tokens", params.max_tokens, limits.max_answer_tokens),
+        ("n", "n", params.n, limits.max_choices),
+        ("stop", "the number of stop strings", len(params.stops), limits.max_stop_strings),
+    ):
+        if value is not None and most is not None and value > most:
+            raise RequestError(f"{what} must be at most {most} on this server, not {value}", param=param)
+
+
 def _refuse_unsupported(body: Settings) -> None:
     for field, neutral in NEUTRAL.items():
         value = getattr(body, field, None)
-        if value is not None and value not in neutral:
+        if value is not None and not any(_same(value, each) for each in neutral):
             raise RequestError(f"'{field}' is not supported", param=field, code="unsupported_parameter")
+
+
+def _same(value: object, neutral: object) -> bool:
+    """Equal also in type, where Python takes false for 0."""
+    return isinstance(value, bool) == isinstance(neutral, bool) and value == neutral

@@ -21,7 +21,7 @@ async def tokenize(request: Request) -> Response:
         raise RequestError("give either prompt or messages", param="prompt")
     text = asked.prompt
     if asked.messages is not None:
-        text = prompts.render(service, asked.messages, asked.add_generation_prompt)
+        text = await prompts.render(service, asked.messages, asked.add_generation_prompt)
     tokens = await prompts.tokenize(service.tokenizer, text or "", special=True)
     if asked.add_special_tokens is False and tokens[:1] == [service.tokenizer.bos]:
         tokens = tokens[1:]

@@ -1,4 +1,4 @@
-"""`twinfer bench`: how fast Twinfer is on this machine."""
+"""`twinfer bench`: how fast an engine is on this machine, or a server behind its URL."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 from twinfer.cli import bench_load, options
 
-app = typer.Typer(help="Measure how fast Twinfer is on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Measure an engine on this machine, or a server by its URL.", no_args_is_help=True)
 
 
 @app.callback()
 def root() -> None:
-    """Measure how fast Twinfer is on this machine."""
+    """Measure an engine on this machine, or a server by its URL."""
 
 
 @app.command()
@@ -34,6 +34,10 @@ def engine(
         str | None,
         typer.Option(help="Instruction set: avx512, avx2, generic.", show_default="the best one here"),
     ] = None,
+    private_memory: Annotated[
+        bool,
+        typer.Option("--private-memory", help="Not the shared memory of deployments, but large pages."),
+    ] = False,
     repeats: Annotated[int, typer.Option(help="Of each prefill; the median counts.")] = 5,
     steps: Annotated[int, typer.Option(help="Of each decode, likewise.")] = 32,
     seed: Annotated[int, typer.Option(help="Of the random prompts.")] = 0,
@@ -45,8 +49,6 @@ def engine(
 
     The last line is the report in JSON.
     """
-    import os
-
     from rich.console import Console
 
     from twinfer.bench.engine import Options, run
@@ -55,28 +57,41 @@ def engine(
     from twinfer.bench.tables import show
     from twinfer.cli.notices import notice
     from twinfer.cluster.cores import usable_cores
-    from twinfer.model.build import ISA_VARIABLE, choose_isa
+    from twinfer.model.build import choose_isa
     from twinfer.model.load import load
     from twinfer.model.resolve import resolve
 
     cores = usable_cores()
     wanted = Options(
         threads=len(cores) if threads is None else threads,
+        isa=choose_isa(isa),
         prefill=parse_prompts(prefill),
         decode=parse_counts(decode),
         context=context,
         precision=precision,
         kv_dtype=kv_dtype,
+        memory="private" if private_memory else "shared",
         repeats=repeats,
         steps=steps,
         seed=seed,
     )
-    os.environ[ISA_VARIABLE] = choose_isa(isa)  # Engines look there.
+    if json is not None:
+        _check_writable(json)
     report = run(wanted, load(resolve(model, notice)), cores, notice)
     show(Console(highlight=False), report)
     print(as_json(report))
     if json is not None:
         json.write_text(as_json(report) + "\n")
+
+
+def _check_writable(file: Path) -> None:
+    """Find out before minutes of measuring, and not after."""
+    from twinfer.errors import ConfigError
+
+    try:
+        file.touch()
+    except OSError as error:
+        raise ConfigError(f"cannot write '{file}': {error.strerror}") from None
 
 
 app.command()(bench_load.serve)

@@ -19,7 +19,7 @@ from twinfer.api.service import Service
 from twinfer.cli import local
 from twinfer.cli.notices import notice
 from twinfer.config import Config
-from twinfer.errors import OverloadedError, RequestError
+from twinfer.errors import RequestError, UnavailableError
 from twinfer.sampling import SamplingParams
 
 HELP = "/clear starts anew, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
@@ -82,7 +82,7 @@ async def _answer(session: Session) -> str:
     service = session.service
     began = time.monotonic()
     first = 0.0
-    text = prompts.render(service, session.messages)
+    text = await prompts.render(service, session.messages)
     tokens = await prompts.tokenize(service.tokenizer, text, special=True)
     session.running = running = local.start(service, tokens, session.params)
     said: list[str] = []
@@ -93,7 +93,7 @@ async def _answer(session: Session) -> str:
                 said.append(piece)
                 sys.stdout.write(piece)
                 sys.stdout.flush()
-    except OverloadedError:
+    except UnavailableError:
         if running.ticket.finish_reason != "cancelled":
             raise
     finally:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from twinfer import __version__
-from twinfer.cli import bench, options
+from twinfer.cli import bench, options, serve_options
 
 app = typer.Typer(
     name="twinfer",
@@ -53,13 +53,38 @@ def serve(
     prefix_cache: options.PrefixCache = True,
     slo_ttft: options.SloTtft = None,
     slo_tpot: options.SloTpot = None,
+    tensor_parallel_size: options.TensorParallelSize = 1,
     seed: options.Seed = None,
+    check: options.Check = False,
+    api_key: serve_options.ApiKey = None,
+    api_key_file: serve_options.ApiKeyFile = None,
+    admin_token: serve_options.AdminToken = None,
+    allowed_host: serve_options.AllowedHost = None,
+    cors_origin: serve_options.CorsOrigin = None,
+    ssl_certfile: serve_options.SslCertfile = None,
+    ssl_keyfile: serve_options.SslKeyfile = None,
+    max_queue: serve_options.MaxQueue = 512,
+    max_streams: serve_options.MaxStreams = 512,
+    max_connections: serve_options.MaxConnections = 4096,
+    max_body_size: serve_options.MaxBodySize = "4MiB",
+    max_header_size: serve_options.MaxHeaderSize = "32KiB",
+    max_answer_tokens: serve_options.MaxAnswerTokens = None,
+    max_choices: serve_options.MaxChoices = 128,
+    max_stop_strings: serve_options.MaxStopStrings = 16,
+    request_timeout: serve_options.RequestTimeout = 600,
+    read_timeout: serve_options.ReadTimeout = 30,
+    send_timeout: serve_options.SendTimeout = 30,
+    shutdown_timeout: serve_options.ShutdownTimeout = 30,
 ) -> None:
     """Serve a model over HTTP, with OpenAI's API."""
-    config = options.config_from(locals())
+    arguments = dict(locals())
+    config = options.config_from(arguments)
+    limits = serve_options.limits_from(arguments)
+    access = serve_options.access_from(arguments)
+    from twinfer.api.tls import certificate
     from twinfer.cli.serve import serve
 
-    serve(config, host, port)
+    serve(config, host, port, limits, access, certificate(ssl_certfile, ssl_keyfile))
 
 
 @app.command()

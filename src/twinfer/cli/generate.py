@@ -31,7 +31,7 @@ def generate(config: Config, prompt: str, *, chat: bool, params: SamplingParams)
 async def _generate(config: Config, text: str, chat: bool, params: SamplingParams) -> None:
     async with serving.open(config, notice) as service:
         if chat:
-            text = prompts.render(service, [Message("user", text)])
+            text = await prompts.render(service, [Message("user", text)])
         running = local.start(service, await prompts.encode(service.tokenizer, text), params)
         async with aclosing(local.texts(service, running)) as coming:
             async for piece in coming:

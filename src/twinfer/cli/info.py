@@ -14,7 +14,7 @@ from twinfer.cli.notices import notice
 from twinfer.cluster.cores import usable_cores
 from twinfer.cluster.memory import free_memory
 from twinfer.config import DEFAULT_POOL_BYTES
-from twinfer.kv.layout import ELEMENT_BYTES, Layout
+from twinfer.kv.layout import KV_DTYPES, Layout
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.load import load
 from twinfer.model.pack import resolve_precision
@@ -72,7 +72,7 @@ def kv_facts(checkpoint: Checkpoint) -> Facts:
     model = checkpoint.description
     pool = min(DEFAULT_POOL_BYTES, int(free_memory() * 0.9))
     facts: Facts = []
-    for dtype in ELEMENT_BYTES:
+    for dtype in KV_DTYPES:
         size = Layout(model.layers, model.kv_heads, model.head_dim, dtype).token_bytes
         facts.append((dtype, f"{size} bytes a token, {pool // size} tokens in the default pool"))
     return [*facts, ("default pool", f"{pool / (1 << 20):.0f} MiB")]

@@ -30,11 +30,16 @@ PrefillChunk = Annotated[
 MaxBatchSize = Annotated[
     int, typer.Option(help="Answers written in one step at most.", rich_help_panel=ENGINES)
 ]
+TensorParallelSize = Annotated[
+    int, typer.Option(help="Only 1 is supported, for now.", rich_help_panel=ENGINES)
+]
 PrefillPrecision = Annotated[
     str, typer.Option(help="Of prefill: auto, f32, bf16, int8, int4.", rich_help_panel=MEMORY)
 ]
 DecodePrecision = Annotated[str, typer.Option(help="Of decode, likewise.", rich_help_panel=MEMORY)]
-KvDtype = Annotated[str, typer.Option(help="Of keys and values: auto, f32, bf16.", rich_help_panel=MEMORY)]
+KvDtype = Annotated[
+    str, typer.Option(help="Of keys and values: auto, f32, bf16, int8.", rich_help_panel=MEMORY)
+]
 KvPoolSize = Annotated[
     str | None,
     typer.Option(help="Such as 512MiB.", show_default="1GiB, if that much is free", rich_help_panel=MEMORY),
@@ -55,6 +60,14 @@ SloTpot = Annotated[
     typer.Option(
         help="Seconds between tokens; decode goes no faster while prompts wait.",
         show_default="no target",
+        rich_help_panel=ENGINES,
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Verify after every event that no page and no request is lost; slow.",
         rich_help_panel=ENGINES,
     ),
 ]

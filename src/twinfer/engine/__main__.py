@@ -13,7 +13,8 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from twinfer.engine.link import Link
-from twinfer.errors import TwinferError
+from twinfer.engine.validation import Bounds, check, check_load
+from twinfer.errors import BadMessageError, TwinferError
 from twinfer.messages import Failed, Hello, Load, Ready
 from twinfer.policy.pacing import lend_until
 
@@ -32,6 +33,7 @@ def main() -> int:
     home = [int(core) for core in cores.split(",")]
     os.sched_setaffinity(0, home)
     link = Link(endpoint, address)
+    link.watch()
     try:
         link.send(Hello(os.getpid()))
         serve(link, home)
@@ -46,13 +48,14 @@ def main() -> int:
 def serve(link: Link, cores: list[int]) -> None:
     """Build what the router's `Load` describes and answer its requests."""
     # Imported while the router packs the weights: NumPy and the native module take their time.
-    from twinfer.engine.build import build
+    from twinfer.engine.build import bounds, build
     from twinfer.engine.engine import Engine
     from twinfer.engine.watch import Watch
 
     [load, *early] = link.receive(None)
     if not isinstance(load, Load) or early:
-        raise ValueError("the first message must be Load")
+        raise BadMessageError("bad message: the first must be a single Load")
+    check_load(load)
     watch = Watch(load.place)
     watch.start()
     prefill, decode = build(load, cores, watch.words)
@@ -66,13 +69,14 @@ def serve(link: Link, cores: list[int]) -> None:
         max_batch=load.max_batch_size,
         slo_tpot=load.slo_tpot,
     )
-    run(link, engine, watch)
+    run(link, engine, watch, bounds(load))
 
 
-def run(link: Link, engine: Engine, watch: Watch) -> NoReturn:
+def run(link: Link, engine: Engine, watch: Watch, limits: Bounds) -> NoReturn:
     """Hear messages, compute a step, tell the router; lend our cores while there is nothing to compute."""
     while True:
         for message in link.receive(pause(engine.due(), watch)):
+            check(message, limits, engine.room)
             answer = engine.take(message)
             if answer is not None:
                 link.send(answer)

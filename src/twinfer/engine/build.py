@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinfer._native import Decoder, Team
+from twinfer.engine.validation import Bounds
+from twinfer.errors import BadMessageError
 from twinfer.kv.board import LENT, SLOT_WORDS
+from twinfer.kv.layout import Layout
 from twinfer.kv.region import map_region
 from twinfer.messages import Load, Region, Weights
 from twinfer.model.build import build_decoder
@@ -41,6 +44,19 @@ def build(load: Load, cores: list[int], words: NDArray[np.uint64]) -> tuple[Deco
 
     prefill = decoder(load.prefill)
     return prefill, prefill if load.decode is None else decoder(load.decode)
+
+
+def bounds(load: Load) -> Bounds:
+    """What the engine's requests may name, from a `Load` that `build` has built.
+
+    Raises:
+        BadMessageError: the phases' weights are of different models.
+    """
+    config = load.prefill.layout["config"]
+    if load.decode is not None and load.decode.layout["config"] != config:
+        raise BadMessageError("bad message: prefill and decode have different models")
+    kv = Layout(config["layers"], config["kv_heads"], config["head_dim"], load.pool.dtype)
+    return Bounds(config["vocab"], load.pool.region.nbytes // kv.page_bytes, load.pool.page_tokens)
 
 
 def _array(region: Region, *, writable: bool) -> NDArray[np.uint8]:

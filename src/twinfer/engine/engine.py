@@ -64,6 +64,11 @@ class Engine:
                 raise ValueError(f"unexpected message {type(message).__name__}")
         return None
 
+    def room(self, request: int) -> int | None:
+        """Pages that the request could still be granted; None when it is not here."""
+        sequence = self._decodes.get(request) or self._prompts.get(request)
+        return None if sequence is None else len(sequence.pages) - sequence.held
+
     def due(self) -> float | None:
         """The time from which on the next step may be taken, in the past for at once; None when idle."""
         plan = self._plan()

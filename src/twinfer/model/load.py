@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twinfer.errors import ModelError
+from twinfer.errors import ModelError, one_line
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.gguf_llama import load_gguf
 from twinfer.model.huggingface import load_folder
@@ -23,7 +23,7 @@ def load(path: Path) -> Checkpoint:
         if path.is_file():
             return load_gguf(path)
     except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+        raise ModelError(f"{path}: {one_line(error)}") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     raise ModelError(f"{path}: no such file or folder; a GGUF file or a Hugging Face folder is needed")

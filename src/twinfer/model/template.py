@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
-from jinja2 import Template, TemplateError
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+import msgspec
 
-from twinfer.errors import ModelError, RequestError
+from twinfer.errors import ModelError, RequestError, one_line
 from twinfer.model.checkpoint import Checkpoint, FolderTokenizer, GgufTokenizer
+from twinfer.model.template_process import RenderError, TemplateProcess
+from twinfer.model.template_worker import environment
+
+MOST_SOURCE = 1 << 20
+"""Characters of a template."""
 
 
 class ChatTemplate:
-    """Renders messages into the text that the model continues. The template runs in a sandbox."""
+    """Renders messages into the text that the model continues.
+
+    The template is a program from the model's file. It runs in a process of its own, in a sandbox, with
+    limits on time, memory and output; here it is only parsed.
+    """
 
     def __init__(self, source: str, bos_token: str = "", eos_token: str = "") -> None:
-        """Compile a template. Raises ModelError if it is not valid Jinja."""
+        """Take a template. Raises ModelError if it is not valid Jinja."""
+        if len(source) > MOST_SOURCE:
+            raise ModelError(f"the chat template is longer than {MOST_SOURCE} characters")
         try:
-            self._template = _compile(source)
-        except TemplateError as error:
-            raise ModelError(f"the chat template is not valid: {_line(error)}") from None
-        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+            environment().parse(source)
+        except Exception as error:  # besides its own errors, whatever a wild template makes the parser do
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ModelError(f"the chat template is not valid: {reason}") from None
+        self._process = TemplateProcess(source, {"bos_token": bos_token, "eos_token": eos_token})
+
+    def start(self) -> None:
+        """Start its process now, so that the first chat need not wait for it."""
+        self._process.start()
 
     def render(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True) -> str:
         """The prompt for some messages, with the opening of the answer if `add_generation_prompt`.
 
         Raises:
-            RequestError: the template refuses the messages, or fails on them.
+            RequestError: the template refuses the messages, fails on them, or asks for too much.
         """
+        variables = {"messages": messages, "add_generation_prompt": add_generation_prompt, "tools": None}
         try:
-            return self._template.render(
-                messages=messages, add_generation_prompt=add_generation_prompt, tools=None, **self._tokens
-            )
-        except Exception as error:  # the template is the model's own program and can fail in any way
-            message = f"the model's chat template cannot render these messages: {_line(error)}"
+            return self._process.render(msgspec.json.encode(variables))
+        except (TypeError, ValueError):
+            raise RequestError("messages must be plain data, as in JSON", param="messages") from None
+        except RenderError as error:
+            message = f"the model's chat template cannot render these messages: {error}"
             raise RequestError(message, param="messages") from None
+
+    def close(self) -> None:
+        """End its process. Idempotent; happens by itself when nobody holds the template any more."""
+        self._process.close()
 
 
 def load_template(checkpoint: Checkpoint) -> ChatTemplate | None:
@@ -54,33 +71,7 @@ def load_template(checkpoint: Checkpoint) -> ChatTemplate | None:
     try:
         return ChatTemplate(*texts)
     except ModelError as error:
-        raise ModelError(f"{checkpoint.path}: {error}") from None
-
-
-def _compile(source: str) -> Template:
-    # The settings that chat templates are written for.
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json  # pyright: ignore[reportUnknownMemberType]
-    functions = {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
-    return environment.from_string(source, globals=functions)
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
-
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+        raise ModelError(f"{checkpoint.path}: {one_line(error)}") from None
 
 
 def _gguf_texts(source: GgufTokenizer) -> tuple[str, str, str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import tokenizers
 
-from twinfer.errors import ModelError, RequestError
+from twinfer.errors import ModelError, RequestError, one_line
 from twinfer.model.checkpoint import Checkpoint, GgufTokenizer
 from twinfer.model.pieces import Parts
 from twinfer.model.tokenizer_folder import folder_parts
@@ -73,7 +73,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         if parts.size > vocab_size:
             raise ModelError(f"the tokeniser has {parts.size} tokens, the model only {vocab_size}")
     except ModelError as error:
-        raise ModelError(f"{checkpoint.path}: {error}") from None
+        raise ModelError(f"{checkpoint.path}: {one_line(error)}") from None
     return Tokenizer(parts, vocab_size)
 
 

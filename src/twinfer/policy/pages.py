@@ -7,7 +7,7 @@ known by its key, so that a later request may take it up again. `check` verifies
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Protocol
 
 STAMP_MASK = (1 << 32) - 1
@@ -27,9 +27,10 @@ class PageLedger:
     """
 
     def __init__(self, total: int, stamps: Stamps | None = None) -> None:
-        """`stamps` counts, for each page, how often it was granted."""
+        """`stamps` counts, for each page, how often it was granted. It is written, and never read again."""
         self.total = total
-        self._stamps: Stamps = stamps if stamps is not None else [0] * total
+        self._board: Stamps = stamps if stamps is not None else [0] * total
+        self._stamps = [0] * total
         self.evictions = 0
         self._free = list(range(total - 1, -1, -1))
         self._leases: dict[int, list[int]] = {}
@@ -53,12 +54,22 @@ class PageLedger:
         """Requests that hold pages."""
         return len(self._leases)
 
+    @property
+    def lessees(self) -> Set[int]:
+        """The requests that hold pages."""
+        return self._leases.keys()
+
+    @property
+    def shared(self) -> set[int]:
+        """Pages in more than one lease."""
+        return {page for page, holders in self._holders.items() if holders > 1}
+
     def lease(self, request: int) -> list[int]:
         """The request's page table, from position 0; empty when it holds none."""
         return list(self._leases.get(request, ()))
 
     def stamps(self, pages: Sequence[int]) -> list[int]:
-        """The present stamps of these pages."""
+        """The stamps under which these pages were granted."""
         return [self._stamps[page] for page in pages]
 
     def held(self, request: int) -> int:
@@ -96,7 +107,7 @@ class PageLedger:
         pages = [self._free.pop() if self._free else self._evict() for _ in range(count)]
         for page in pages:
             self._holders[page] = 1
-            self._stamps[page] = (self._stamps[page] + 1) & STAMP_MASK
+            self._stamps[page] = self._board[page] = (self._stamps[page] + 1) & STAMP_MASK
         self._leases.setdefault(request, []).extend(pages)
         return pages
 

@@ -33,6 +33,7 @@ class Tallies:
         self.losses = 0
         self.recomputed_tokens = 0
         self.stale = 0
+        self.bad_messages = 0
 
 
 class Core:
@@ -50,8 +51,14 @@ class Core:
         self.outbox: list[tuple[str, ToEngine]] = []
         self.ended: list[Request] = []
         self.tallies = Tallies()
+        self.latest = 0  # the newest request's number; numbers count up
         self._slots = slots
         self._backlog = backlog
+
+    def oldest_lease(self, now: float) -> float:
+        """Seconds since the oldest lease began; 0 when there is none."""
+        lessees = self.memory.ledger.lessees
+        return max((now - self.requests[number].leased_at for number in lessees), default=0.0)
 
     def expected_ttft(self, request: Request) -> float:
         """Seconds until a new request would have its first token, from the queue and the measured rates."""
@@ -66,6 +73,7 @@ class Core:
     def submit(self, request: Request, now: float) -> None:
         """A new request, already checked."""
         request.timeline.arrived = now
+        self.latest = request.id
         self.requests[request.id] = request
         self._enqueue(request)
         self._schedule(now)
@@ -196,7 +204,10 @@ class Core:
             return False
         slots = self._slots * max(1, len([e for e in self.engines.values() if e.serves("decode")]))
         running = len(self.requests) - len(self.queue)
-        return self.memory.admit(request, running, slots) and self._place(request, now)
+        if not self.memory.admit(request, running, slots):
+            return False
+        request.leased_at = now
+        return self._place(request, now)
 
     def _place(self, request: Request, now: float) -> bool:
         """Send a request with its page table to an engine of the phase it is in; no KV moves.

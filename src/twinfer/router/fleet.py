@@ -12,6 +12,7 @@ from twinfer.cluster.host import EngineProcess, Host
 from twinfer.cluster.plan import EngineSpec
 from twinfer.errors import EngineError
 from twinfer.kv.board import Slot
+from twinfer.messages import LINK_LOST, MAX_FRAME
 from twinfer.policy.health import hung
 from twinfer.policy.restart import count_death, restart_delay
 
@@ -31,6 +32,9 @@ class Member:
         self.since = time.monotonic()
         self.deaths = 0
         self.problem: str | None = None
+        self.exit_code: int | None = None
+        self.greeted = False
+        self.trusted = True
 
     @property
     def owner(self) -> int:
@@ -87,6 +91,18 @@ class Fleet:
         member = self.members.get(address.rpartition("/")[0])
         return member if member and member.process.address == address else None
 
+    def issued(self, address: str) -> bool:
+        """Whether some process of a member, present or past, has or had this address."""
+        name, _, attempt = address.rpartition("/")
+        member = self.members.get(name)
+        return member is not None and attempt.isdecimal() and 0 < int(attempt) <= member.process.attempt
+
+    def distrust(self, member: Member, problem: str) -> None:
+        """Use nothing more that the engine's process says, and kill it; it is then lost like any other."""
+        member.trusted = False
+        member.problem = problem
+        member.process.kill()
+
     def set_ready(self, member: Member) -> None:
         """The engine has built its model."""
         member.state = "ready"
@@ -120,6 +136,8 @@ class Fleet:
     def _launch(self, member: Member) -> None:
         member.process = self._host.start(member.spec, next(self._attempts))
         member.state = "starting"
+        member.greeted = False
+        member.trusted = True
         member.since = time.monotonic()
         member.slot.open(member.owner, time.monotonic_ns())
         process = member.process
@@ -129,6 +147,7 @@ class Fleet:
         lifetime = time.monotonic() - member.since if member.state == "ready" else 0.0
         member.deaths = count_death(member.deaths, lifetime)
         member.problem = member.problem or _describe_exit(code)
+        member.exit_code = code
         delay = restart_delay(member.deaths)
         member.state = "dead" if delay is None else "restarting"
         self._changed.set()
@@ -161,4 +180,6 @@ class Fleet:
 
 
 def _describe_exit(code: int) -> str:
+    if code == LINK_LOST:
+        return f"its link was cut, as happens after a message of over {MAX_FRAME >> 20} MiB"
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

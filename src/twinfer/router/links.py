@@ -6,27 +6,26 @@ of a process that was replaced is not taken for its successor's.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
-
 import msgspec
 import zmq
 import zmq.asyncio
 
-from twinfer.messages import FromEngine, ToEngine
+from twinfer.cluster.folder import PrivateFolder
+from twinfer.errors import BadMessageError
+from twinfer.messages import MAX_FRAME, FromEngine, ToEngine, decode
 
 
 class Links:
     """The router's end. `endpoint` is what engines connect to; the folder is readable by the owner only."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="twinfer-"))
-        self.endpoint = f"ipc://{self._folder}/router"
+        self._folder = PrivateFolder()
+        self.endpoint = f"ipc://{self._folder.path}/router"
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.sndhwm = self._socket.rcvhwm = 0
+        self._socket.maxmsgsize = MAX_FRAME  # the link of a sender of more is cut before any of it is kept
         self._socket.bind(self.endpoint)
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(FromEngine)
@@ -39,13 +38,19 @@ class Links:
         frames = [address.encode(), self._encoder.encode(message)]
         self._socket.send_multipart(frames)  # pyright: ignore[reportUnknownMemberType]
 
-    async def receive(self) -> tuple[str, FromEngine]:
-        """The next message, with its sender's address."""
-        address, frame = await self._socket.recv_multipart()
-        return address.decode(), self._decoder.decode(frame)
+    async def receive(self) -> tuple[str, FromEngine | BadMessageError]:
+        """The next message with its sender's address; in its place the error, where it is none."""
+        address, *frames = await self._socket.recv_multipart()
+        sender = address.decode(errors="replace")
+        if len(frames) != 1:
+            return sender, BadMessageError(f"bad message: {len(frames)} frames instead of one")
+        try:
+            return sender, decode(self._decoder, frames[0])
+        except BadMessageError as error:
+            return sender, error
 
     def close(self) -> None:
         """Close the socket and remove its folder. Idempotent."""
         self._socket.close()
         self._context.term()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()

@@ -31,7 +31,7 @@ class Memory:
     def __init__(self, ledger: PageLedger, page_tokens: int, cache: Cache) -> None:
         self.ledger = ledger
         self.starved: dict[int, Request] = {}
-        self._page_tokens = page_tokens
+        self.page_tokens = page_tokens
         self._cache = cache
 
     def prefilled(self, request: Request) -> int:
@@ -52,7 +52,7 @@ class Memory:
             return False
         self.ledger.share(request.id, found)
         self.ledger.grant(request.id, fresh)
-        request.computed = len(found) * self._page_tokens
+        request.computed = len(found) * self.page_tokens
         request.cached = request.computed if request.cached is None else request.cached
         return True
 
@@ -74,7 +74,7 @@ class Memory:
     def stuck(self) -> bool:
         """Whether the next token of some request has no page."""
         return any(
-            pages_for(len(request.tokens), self._page_tokens) > self.ledger.held(request.id)
+            pages_for(len(request.tokens), self.page_tokens) > self.ledger.held(request.id)
             for request in self.starved.values()
         )
 
@@ -82,7 +82,7 @@ class Memory:
         """Let others find the pages that are full."""
         known = min(request.computed, self.prefilled(request))
         self._name_pages(request, known)
-        self.ledger.publish(request.id, request.keys[: known // self._page_tokens])
+        self.ledger.publish(request.id, request.keys[: known // self.page_tokens])
 
     def give_up(self, request: Request) -> None:
         """End its lease. What is known of its pages stays for others."""
@@ -99,14 +99,14 @@ class Memory:
 
     def _ahead(self, request: Request) -> int:
         """Pages for what the request has and one page's worth of tokens more, if it may get so long."""
-        return pages_for(min(len(request.tokens) + self._page_tokens, request.max_length), self._page_tokens)
+        return pages_for(min(len(request.tokens) + self.page_tokens, request.max_length), self.page_tokens)
 
     def _find_prefix(self, request: Request) -> list[int]:
         """Pages that hold the beginning of what prefill has to compute; at least one token is left to it."""
         self._name_pages(request, self.prefilled(request))
-        return self.ledger.find(request.keys[: (self.prefilled(request) - 1) // self._page_tokens])
+        return self.ledger.find(request.keys[: (self.prefilled(request) - 1) // self.page_tokens])
 
     def _name_pages(self, request: Request, known: int) -> None:
         if self._cache.root is not None:
             root = chain_root(self._cache.root, request.generation.cache_salt)
-            extend_chain(request.keys, root, request.tokens[:known], self._page_tokens)
+            extend_chain(request.keys, root, request.tokens[:known], self.page_tokens)

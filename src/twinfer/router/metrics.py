@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -58,8 +59,9 @@ class Metrics:
 class CoreCollector(Collector):
     """Reads the core's state at every scrape, so that nothing is kept twice."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, clock: Callable[[], float] = time.monotonic) -> None:
         self._core = core
+        self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
         """Gauges of requests and pages, counters of engines."""
@@ -70,18 +72,21 @@ class CoreCollector(Collector):
             if state is not State.DONE:
                 requests.add_metric([state.name.lower()], states.count(state))
         yield requests
-        yield GaugeMetricFamily("twinfer_kv_pages", "Pages of the KV pool", value=core.memory.ledger.total)
-        yield GaugeMetricFamily(
-            "twinfer_kv_pages_free", "Pages in no lease, cached or not", value=core.memory.ledger.free
-        )
-        cached, evictions = core.memory.ledger.cached, core.memory.ledger.evictions
-        yield GaugeMetricFamily("twinfer_kv_pages_cached", "Those with known content", value=cached)
-        yield CounterMetricFamily("twinfer_kv_evictions", "Cached pages given up", value=evictions)
-        yield GaugeMetricFamily(
-            "twinfer_kv_leases", "Requests that hold pages", value=core.memory.ledger.leases
-        )
+        yield from self._pages()
         yield from self._tallies()
         yield from self._engines()
+
+    def _pages(self) -> Iterator[Metric]:
+        ledger = self._core.memory.ledger
+        pages = GaugeMetricFamily("twinfer_kv_pages", "Pages of the KV pool by state", labels=["state"])
+        pages.add_metric(["free"], ledger.free - ledger.cached)
+        pages.add_metric(["cached"], ledger.cached)
+        pages.add_metric(["leased"], ledger.total - ledger.free)
+        yield pages
+        yield CounterMetricFamily("twinfer_kv_evictions", "Cached pages given up", value=ledger.evictions)
+        yield GaugeMetricFamily("twinfer_kv_leases", "Requests that hold pages", value=ledger.leases)
+        oldest = self._core.oldest_lease(self._clock())
+        yield GaugeMetricFamily("twinfer_kv_oldest_lease_seconds", "Age of the oldest lease", value=oldest)
 
     def _tallies(self) -> Iterator[Metric]:
         tallies = self._core.tallies
@@ -91,6 +96,7 @@ class CoreCollector(Collector):
             ("engine_losses", "Engines that died or hung", tallies.losses),
             ("recomputed_tokens", "Tokens computed again after a loss", tallies.recomputed_tokens),
             ("stale_pages", "Requests that found a page with other content", tallies.stale),
+            ("bad_messages", "Messages that were malformed or could not be true", tallies.bad_messages),
         ):
             yield CounterMetricFamily(f"twinfer_{name}", text, value=value)
 

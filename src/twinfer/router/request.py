@@ -57,7 +57,7 @@ class Request(msgspec.Struct, eq=False):
     `computed` counts the tokens whose KV is in its pages, `cached` those whose KV was found there at
     the first look (None before it), and `keys` name its first full pages by content. `losses` counts
     the engines that died while a step carried it, and `lost_at` is what `computed` was at the last.
-    `placement` counts how often it was given to an engine.
+    `placement` counts how often it was given to an engine, and `leased_at` is when its lease began.
     `on_tokens` hears of every new token, `on_end` once of the end.
     """
 
@@ -77,6 +77,7 @@ class Request(msgspec.Struct, eq=False):
     departure: Departure | None = None
     losses: int = 0
     lost_at: int = -1
+    leased_at: float = 0.0
     finish_reason: str | None = None
     error: str | None = None
 

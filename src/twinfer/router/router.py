@@ -6,7 +6,6 @@ It knows token ids and pages, no text and no tensors. Everything runs in one eve
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -16,10 +15,11 @@ import msgspec
 
 from twinfer.cluster.host import Host
 from twinfer.cluster.plan import EngineSpec
-from twinfer.errors import EngineError, NotFoundError, OverloadedError
+from twinfer.errors import BadMessageError, EngineError, NotFoundError, OverloadedError, one_line
 from twinfer.kv.board import Slot
-from twinfer.messages import Failed, FromEngine, Hello, Load, Ready, Released, Role, Stale, Step
+from twinfer.messages import LINK_LOST, Failed, FromEngine, Hello, Load, Ready, Released, Role, Stale, Step
 from twinfer.policy.overload import retry_after
+from twinfer.router.check import check
 from twinfer.router.core import Core, Tallies
 from twinfer.router.fleet import Fleet, Member
 from twinfer.router.generation import Generation, check_prompt
@@ -28,6 +28,7 @@ from twinfer.router.metrics import Metrics
 from twinfer.router.request import Request
 from twinfer.router.throughput import Throughput
 from twinfer.router.ticket import Ticket
+from twinfer.router.validation import check_hello, check_released, check_stale, check_step
 from twinfer.timeline import Timeline
 
 
@@ -38,9 +39,19 @@ class Router:
     """
 
     def __init__(
-        self, core: Core, links: Links, host: Host, *, max_model_len: int, slo_ttft: float | None = None
+        self,
+        core: Core,
+        links: Links,
+        host: Host,
+        *,
+        max_model_len: int,
+        vocab: int,
+        slo_ttft: float | None = None,
+        check: bool = False,
     ) -> None:
         self.max_model_len = max_model_len
+        self._vocab = vocab
+        self._check = check
         self._slo_ttft = slo_ttft
         self.metrics = Metrics(core)
         self._throughput = Throughput(time.monotonic())
@@ -69,15 +80,20 @@ class Router:
         self._fleet.watch()
 
     async def close(self) -> None:
-        """End all requests and engines. Idempotent."""
-        if self._receiver is not None:
-            self._receiver.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._receiver
-            self._receiver = None
+        """End all requests and engines. Idempotent.
+
+        Raises:
+            Exception: the router had broken down before, with this.
+        """
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.cancel()
+            await asyncio.wait([receiver])
         self._core.fail_all("the server was shut down", time.monotonic())
         self._fleet.close()
         self._links.close()
+        if receiver is not None and not receiver.cancelled():
+            receiver.result()
 
     @property
     def ready(self) -> bool:
@@ -196,35 +212,61 @@ class Router:
         self._flush()
 
     async def _receive(self) -> None:
-        while True:
-            address, message = await self._links.receive()
-            member = self._fleet.by_address(address)
-            if member is not None:
-                self._handle(member, message)
-                self._flush()
+        try:
+            while True:
+                self._hear(*await self._links.receive())
+        except Exception as error:
+            # A flaw of our own: better a clear end than requests that wait for ever.
+            self._core.fail_all(f"the router broke down: {error!r}", time.monotonic())
+            self._fleet.close()
+            raise
 
-    def _handle(self, member: Member, message: FromEngine) -> None:
-        now = time.monotonic()
+    def _hear(self, address: str, message: FromEngine | BadMessageError) -> None:
+        member = self._fleet.by_address(address)
+        if member is None:
+            # The last word of a process that was replaced, or a stranger.
+            self._core.tallies.bad_messages += not self._fleet.issued(address)
+            return
+        if not member.trusted or member.state not in ("starting", "ready"):
+            return
+        try:
+            self._handle(member, message)
+        except BadMessageError as error:
+            self._core.tallies.bad_messages += 1
+            self._fleet.distrust(member, str(error))
+        self._flush()
+
+    def _handle(self, member: Member, message: FromEngine | BadMessageError) -> None:
+        now, name = time.monotonic(), member.spec.id
         match message:
-            case Hello():
-                assert self._load is not None
-                self._links.send(member.process.address, self._load(member.number, member.owner))
-            case Ready():
-                self._fleet.set_ready(member)
-                self._core.add_engine(member.spec.id, member.spec.role, now)
             case Step() if member.state == "ready":
-                self._core.on_step(member.spec.id, message, now)
+                check_step(message, self._core.engines[name], self._vocab, now)
+                self._core.on_step(name, message, now)
             case Released() if member.state == "ready":
+                asked = self._core.requests.get(message.request)
+                check_released(message, self._core.engines[name], asked, self._core.latest)
                 self._core.on_released(message.request, message.placement, now)
             case Stale() if member.state == "ready":
-                self._core.on_stale(member.spec.id, message.requests, now)
+                check_stale(message, self._core.engines[name])
+                self._core.on_stale(name, message.requests, now)
+            case Hello() if not member.greeted:
+                check_hello(message, member.process.pid)
+                assert self._load is not None
+                member.greeted = True
+                self._links.send(member.process.address, self._load(member.number, member.owner))
+            case Ready() if member.greeted and member.state == "starting":
+                self._fleet.set_ready(member)
+                self._core.add_engine(name, member.spec.role, now)
             case Failed():
-                member.problem = message.message
+                member.problem = one_line(message.message) or "it gave no reason"
+            case BadMessageError():
+                raise message
             case _:
-                pass  # a last word of a process that has died since
+                raise BadMessageError(f"bad message: {type(message).__name__} from an engine {member.state}")
 
     def _on_loss(self, member: Member, in_flight: list[int]) -> None:
         now = time.monotonic()
+        self._core.tallies.bad_messages += member.exit_code == LINK_LOST
         self._core.lose_engine(member.spec.id, in_flight, now)
         if not self._fleet.serves():
             self._core.fail_all(f"engine {member.spec.id} is lost: {member.problem}", now)
@@ -240,5 +282,5 @@ class Router:
             self.metrics.observe(request)
         if ended:
             self._throughput.count(len(ended), time.monotonic())
-        if ended and not self._core.requests:
-            self._core.memory.ledger.check()
+        if self._check:
+            check(self._core)

@@ -25,7 +25,10 @@ class Ticket:
         self._timer: asyncio.TimerHandle | None = None
 
     def bind(self, request: Request, cancel: Callable[[str], None]) -> None:
-        """Attach the request whose `on_tokens` and `on_end` are this ticket's; `cancel(reason)` gives it up."""
+        """Attach the request whose `on_tokens` and `on_end` are this ticket's, and what gives it up.
+
+        `cancel` is called with the finish reason.
+        """
         self._request = request
         self._cancel = cancel
 

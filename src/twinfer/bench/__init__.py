@@ -1,0 +1,1 @@
+"""Measuring Twinfer. Nothing else imports this."""

@@ -1,0 +1,58 @@
+"""The comparison with other engines: what needs none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import tiny
+from twinfer.model.load import load
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_as_a_folder_is_the_same_model(tmp_path: Path, tied: bool) -> None:
+    from rivals.folder import convert
+
+    model = load(tiny.write_gguf(tmp_path / "tiny.gguf", "BF16", tied=tied, rope_theta=5000.0))
+    folder = tiny.write_folder(tmp_path / "folder", tied=tied)  # for its tokeniser
+    convert(model, folder)
+    again = load(folder)
+    assert again.description.inv_freq == pytest.approx(model.description.inv_freq)
+    assert again.tensors.keys() == model.tensors.keys()
+    for name, tensor in model.tensors.items():
+        if tensor.shape[0] > 1:
+            np.testing.assert_array_equal(again.tensors[name].floats(), tensor.floats())
+
+
+def test_the_ratio_is_the_median_over_the_best_rival_of_each_round() -> None:
+    from engine_rows import Measured, Row, summary
+
+    def found(ours: float, first: float, second: float) -> dict[str, Measured]:
+        speeds = {"twinfer": ours, "openvino": first, "llama_cpp": second}
+        return {name: Measured(speed, 0.01, 0.5, {}) for name, speed in speeds.items()}
+
+    row = Row("decode", "16", 2, 2.4, 3.2)
+    rounds = [found(300, 100, 50), found(200, 100, 200), found(240, 100, 120)]
+    figures = summary(row, rounds)
+    assert figures["row"] == "decode batch 16, 2 threads"
+    assert figures["ratios"] == [3.0, 1.0, 2.0]
+    assert figures["ratio"] == 2.0
+    assert figures["tok_s"] == {"twinfer": 240, "openvino": 100, "llama_cpp": 120}
+    assert figures["best_rival"] == "llama_cpp"
+
+
+def test_rivals_are_pinned() -> None:
+    from rivals.catalog import RIVALS
+
+    for rival in RIVALS.values():
+        assert rival.script.exists()
+        assert all("==" in requirement for requirement in rival.requirements)
