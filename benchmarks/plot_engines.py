@@ -35,7 +35,7 @@ def plot(machine: dict[str, Any], rows: list[dict[str, Any]], path: Path) -> Non
     axes.axvline(1, color="#888888", lw=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel("speed over the best rival's; the numbers are tokens a second")
-    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    figure.legend(loc="outside lower center", ncols=len(names) + 2, fontsize=8, frameon=False)
     axes.set_title(f"{machine['cpu']}, commit {machine['commit']}, {machine['date']}", fontsize=8)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=130, metadata={"Software": None})

@@ -1,6 +1,7 @@
 """The offline API on the real model."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -120,6 +121,18 @@ def test_a_closed_llm_says_so(model_path):
     llm.close()
     with pytest.raises(TwinferError, match="closed"):
         llm.generate("a", use_tqdm=False)
+
+
+def test_closing_ends_what_renders_chats(model_path):
+    before = set(children(os.getpid()))
+    llm = LLM(kv_pool_size="32MiB", disaggregate_prefill=False)
+    assert llm.chat(FRANCE, GREEDY, use_tqdm=False)[0].outputs[0].text.endswith("Paris.")
+    assert len(set(children(os.getpid())) - before) == 2
+    llm.close()
+    assert set(children(os.getpid())) <= before
+    with pytest.raises(TwinferError, match="closed"):
+        llm.chat(FRANCE, GREEDY, use_tqdm=False)
+    assert set(children(os.getpid())) <= before
 
 
 @pytest.mark.parametrize("end", ["close", "exception", "interrupt", "nothing", "kill"])

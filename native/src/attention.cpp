@@ -11,6 +11,8 @@ namespace TW_ISA {
 
 constexpr float kMasked = -1e30f;
 constexpr int kMostWeight = 255;
+// So few rows wait for memory.
+constexpr long kFetchRows = 8;
 
 // Scores come out in powers of two.
 static float score_scale(long head_dim) { return 1.44269504f / __builtin_sqrtf((float)head_dim); }
@@ -133,11 +135,12 @@ static const uint32_t* without_rest(const Work& w, const uint32_t* values, long 
     return w.tail;
 }
 
-// Finds the pages of a block of `tokens` positions from `start` on, and returns their number.
+// Finds the pages of a block, and returns their number.
 template <KvType kType>
-static long find_pages(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long start,
-                       long tokens) {
-    const long pages = (tokens + kPageTokens - 1) / kPageTokens;
+static long find_pages(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long start) {
+    const long left = t.first_position + t.queries - start;
+    const long tokens = left < kBlockTokens ? left : kBlockTokens,
+               pages = (tokens + kPageTokens - 1) / kPageTokens;
     for (long p = 0; p < pages; p++) {
         const uint8_t* page = kv.pool + (size_t)t.pages[start / kPageTokens + p] * kv.page_bytes +
                               (size_t)t.kv_head * kv.block_bytes + Kind<kType>::skip;
@@ -151,12 +154,19 @@ static long find_pages(Work& w, const KvLayer& kv, const Heads& h, const Attenti
     return pages;
 }
 
+// Brings a block's values to the cache while its scores are computed: pages lie anywhere in memory. With many
+// rows there is nothing to wait for.
+static void fetch_values(const Work& w, const KvLayer& kv, long rows, long pages) {
+    if (rows > kFetchRows) return;
+    for (long p = 0; p < pages; p++)
+        for (size_t at = 0; at < kv.block_bytes; at += 64) prefetch((const uint8_t*)w.at_values[p] + at);
+}
+
 // One block of all rows, into block, block_most and block_total.
 template <KvType kType>
 static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long start) {
-    const long end = t.first_position + t.queries, rows = t.rows();
-    const long tokens = end - start < kBlockTokens ? end - start : kBlockTokens;
-    const long pages = find_pages<kType>(w, kv, h, t, start, tokens);
+    const long rows = t.rows(), pages = find_pages<kType>(w, kv, h, t, start);
+    fetch_values(w, kv, rows, pages);
     long step;
     for (long r = 0; r < rows; r += step) {
         step = rows - r < kScoreRows ? rows - r : kScoreRows;

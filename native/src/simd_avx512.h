@@ -13,7 +13,7 @@ using Bytes = __m512i;
 using Mask = __mmask16;
 
 // Register blocking: rows and column tiles that a product keeps in registers at once.
-constexpr int kIntRows = 6, kIntTiles = 2, kFewRows = 3, kFewTiles = 4;
+constexpr int kIntRows = 6, kIntTiles = 2, kFewRows = 8, kFewTiles = 1;
 constexpr int kFloatRows = 8, kFloatTiles = 2;
 constexpr int kScoreRows = 6, kScorePages = 2, kValueRows = 6, kValueVectors = 4;
 

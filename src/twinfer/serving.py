@@ -103,6 +103,8 @@ async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[
                 asyncio.to_thread(load_tokenizer, checkpoint),
                 asyncio.to_thread(load_template, checkpoint),
             )
+            if template is not None:
+                stack.callback(template.close)
             yield Serving(
                 config=config,
                 model_id=config.model or DEFAULT_MODEL,

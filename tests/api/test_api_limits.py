@@ -16,7 +16,7 @@ from twinfer.errors import ConfigError, OverloadedError
 
 from .http_fake import FakeRouter, FakeService, wait_until
 from .test_api_errors import MESSAGES, error_of
-from .threaded import serving
+from .threaded import connect, serving
 
 LIMITS = Limits(
     max_queue=8,
@@ -116,8 +116,6 @@ def test_many_large_bodies_at_once() -> None:
     head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
     limits = Limits(max_body_size=100_000)
     with serving(FakeService(), limits) as url, httpx.Client(base_url=url) as http:
-        from .threaded import connect
-
         held = [connect(url) for _ in range(17)]
         for connection in held:
             connection.sendall(head + b" " * 98_000)

@@ -35,6 +35,7 @@ class TemplateProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[Any, Any] | None = None
         self._lock = threading.Lock()
+        self._closed = False
 
     def start(self) -> None:
         """Start the process now, so that the first chat need not wait for it."""
@@ -58,13 +59,16 @@ class TemplateProcess:
         return answer["text"]
 
     def close(self) -> None:
-        """End the process. Idempotent."""
+        """End the process for good. Idempotent."""
         with self._lock:
+            self._closed = True
             if self._end is not None:
                 self._end()
             self._process = self._end = None
 
     def _started(self) -> subprocess.Popen[bytes]:
+        if self._closed:
+            raise RenderError("the model was closed")
         if self._process is None:
             # Nothing of our environment that a template has no business to know.
             environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
