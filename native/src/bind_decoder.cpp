@@ -159,9 +159,9 @@ void bind_decoder(nb::module_& m) {
                 const Pool pages = read_pool(config, pool, kv_dtype, page_tokens);
                 expect_aligned(weights.data(), "weights");
                 expect_aligned(pool.data(), "pool");
-                new (self) Bound{
-                    weights, pool,
-                    Decoder(config, std::move(found), pages, std::move(team), kernels_named(isa))};
+                new (self)
+                    Bound{weights, pool,
+                          Decoder(config, std::move(found), pages, std::move(team), kernels_named(isa))};
             },
             nb::arg("layout"), nb::arg("weights"), nb::arg("pool"), nb::arg("team"), nb::arg("isa") = "",
             nb::arg("kv_dtype") = "bf16", nb::arg("page_tokens") = kPageTokens)

@@ -68,7 +68,9 @@ class Decoder:
         kv_dtype: str = "bf16",
         page_tokens: int = 16,
     ) -> None:
-        """`layout` is `Plan.layout`; `weights` and `pool` are flat and stay referenced; "" is the best isa.
+        """`layout` is `Plan.layout`; "" is the best isa.
+
+        `weights` and `pool` are flat, begin at multiples of 64 bytes, and stay referenced.
 
         Raises:
             ValueError: the layout does not fit the weights, or something is not supported.

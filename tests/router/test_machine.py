@@ -1,7 +1,5 @@
 """The scheduler as a state machine: hypothesis looks for an order of events that loses something."""
 
-import os
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -142,7 +140,4 @@ class Scheduler(RuleBasedStateMachine):
 
 
 TestScheduler = Scheduler.TestCase
-thorough = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-TestScheduler.settings = settings(
-    max_examples=2000 if thorough else 60, stateful_step_count=40, deadline=None
-)
+TestScheduler.settings = settings(stateful_step_count=40)
