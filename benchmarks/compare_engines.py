@@ -8,7 +8,7 @@ is the median of the rounds' ratios against the rival that was best in that roun
     python benchmarks/compare_engines.py [--rounds 3] [--rivals openvino,llama_cpp] [--save]
 
 With `--save` the figures go to results/engines.json and the plot to docs/engines.png. A measurement that
-other processes disturbed is taken again, up to `--tries` times; the table says what remained.
+other processes disturbed is taken again, up to `--tries` times, and the table says where that did not help.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def measure(name: str, row: Row, model: Path, args: argparse.Namespace) -> Measu
     command += ["--prefill", row.shape if row.phase == "prefill" else ""]
     command += ["--decode", row.shape if row.phase == "decode" else ""]
     command += ["--repeats", str(args.repeats), "--steps", str(args.steps)]
-    done = run_quietly(command, args.tries)
+    done = run_quietly(command, args.tries, args.wait)
     report = json.loads(done.stdout.splitlines()[-1])
     [figures] = report[row.phase]
     return Measured(figures["tok_s"], done.others, figures.get("share"), _facts(report))
@@ -138,6 +138,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="of each prefill in a round")
     parser.add_argument("--steps", type=int, default=24, help="of each decode in a round")
     parser.add_argument("--tries", type=int, default=3, help="of a measurement that others disturb")
+    parser.add_argument("--wait", type=float, default=20, help="seconds for others to be done, before each")
     parser.add_argument("--save", action="store_true", help="keep results/engines.json and docs/engines.png")
     args = parser.parse_args()
     missing = [name for name in args.rivals if not is_installed(name)]

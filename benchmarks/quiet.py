@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 # Cores' worth of other processes' work that a measurement bears.
 BEARABLE = 0.05
+# Seconds over which we look whether others are at work.
+SAMPLE = 0.5
 
 
 class Done(NamedTuple):
@@ -21,14 +23,16 @@ class Done(NamedTuple):
     others: float
 
 
-def run_quietly(command: list[str], tries: int, environment: dict[str, str] | None = None) -> Done:
+def run_quietly(command: list[str], tries: int, patience: float) -> Done:
     """Run a command to its end, up to `tries` times while others disturb it: the least disturbed run.
 
-    Ends the program when the command fails, with what it said.
+    Waits before each for others to be done, `patience` seconds at most. Ends the program when the command
+    fails, with what it said.
     """
     best: Done | None = None
     for _ in range(tries):
-        done = _run(command, environment)
+        _wait(patience)
+        done = _run(command)
         if best is None or done.others < best.others:
             best = done
         if best.others <= BEARABLE:
@@ -37,9 +41,18 @@ def run_quietly(command: list[str], tries: int, environment: dict[str, str] | No
     return best
 
 
-def _run(command: list[str], environment: dict[str, str] | None) -> Done:
+def _wait(patience: float) -> None:
+    until = time.monotonic() + patience
+    while True:
+        busy = _busy_seconds()
+        time.sleep(SAMPLE)
+        if (_busy_seconds() - busy) / SAMPLE <= BEARABLE or time.monotonic() > until:
+            return
+
+
+def _run(command: list[str]) -> Done:
     began, busy, own = time.monotonic(), _busy_seconds(), _own_seconds()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr[-4000:]}\nerror: the command above failed")
     others = (_busy_seconds() - busy) - (_own_seconds() - own)

@@ -20,14 +20,18 @@ from typing import Any
 import zmq
 
 from record import save
-from twinfer.bench.rig import open_rig
+from twinfer.bench.rig import build_rig
 from twinfer.bench.shapes import page_tables
 from twinfer.cluster.cores import usable_cores
 from twinfer.config import Config
 from twinfer.engine.engine import Engine
 from twinfer.engine.link import Link
+from twinfer.engine.watch import Watch
+from twinfer.kv.board import Board, board_bytes
 from twinfer.kv.layout import PAGE_TOKENS
-from twinfer.messages import Cancel, Decode, Sampling, Task
+from twinfer.kv.region import SharedRegion, map_region
+from twinfer.messages import Cancel, Decode, Place, Region, Sampling, Task
+from twinfer.model.build import choose_isa
 from twinfer.model.load import load
 from twinfer.model.resolve import resolve
 from twinfer.serving import decide
@@ -75,14 +79,28 @@ def measure(batches: list[int], steps: int, threads: int) -> list[dict[str, floa
     length = CONTEXT + WARM_STEPS + steps + 1
     tables = page_tables(max(batches), length, PAGE_TOKENS)
     pages = sum(len(table) for table in tables)
-    with open_rig(config, decide(config, checkpoint, cores), cores, pages) as rig:
-        clock = Clock(rig.engine._prefill)
-        rig.engine._prefill = rig.engine._decode = clock  # type: ignore[assignment]
-        with tempfile.TemporaryDirectory() as folder:
-            link = connect(f"ipc://{Path(folder) / 'router'}")
-            rows = [overhead(rig.engine, link, clock, tables[:batch], steps) for batch in batches]
-            link.close()
+    rig = build_rig(decide(config, checkpoint, cores), cores, choose_isa(), pages, "shared")
+    clock = Clock(rig.decode)
+    engine = Engine(
+        clock,  # type: ignore[arg-type]
+        clock,  # type: ignore[arg-type]
+        own_board(pages),
+        page_tokens=PAGE_TOKENS,
+        chunk=config.prefill_chunk,
+        max_batch=config.max_batch_size,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        link = connect(f"ipc://{Path(folder) / 'router'}")
+        rows = [overhead(engine, link, clock, tables[:batch], steps) for batch in batches]
+        link.close()
     return rows
+
+
+def own_board(pages: int) -> Watch:
+    """A board of which this process has the only slot."""
+    region = SharedRegion("twinfer-bench-board", board_bytes(1, pages))
+    Board(map_region(region.fd, region.nbytes, writable=True), 1).slot(0).open(1, time.monotonic_ns())
+    return Watch(Place(Region(region.fd, region.nbytes), 1, 0, 1, []))
 
 
 def connect(endpoint: str) -> Link:

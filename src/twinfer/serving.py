@@ -25,6 +25,7 @@ from twinfer.messages import Load, Place, Pool, Region, Weights
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.description import Description
 from twinfer.model.load import load
+from twinfer.model.mapped import release
 from twinfer.model.pack import Plan, pack, resolve_precision
 from twinfer.model.resolve import resolve
 from twinfer.model.template import ChatTemplate, load_template
@@ -98,6 +99,7 @@ async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[
             router.start(shape.engines, [board.slot(number) for number in range(len(shape.engines))])
             for name, plan in shape.plans.items():
                 await asyncio.to_thread(_write, plan, regions[name])
+            release(tensor.data for tensor in checkpoint.tensors.values())
             _, tokenizer, template = await asyncio.gather(
                 router.load(_load_maker(config, shape, regions, pool, notes)),
                 asyncio.to_thread(load_tokenizer, checkpoint),
