@@ -11,6 +11,7 @@ import atheris
 def main() -> None:
     name, *arguments = sys.argv[1:]
     # An editable install is found by a hook of its own, whose modules atheris would not see.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "Redirecting" not in type(finder).__name__]
     sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
     with atheris.instrument_imports(include=["twinfer", "jinja2"]):
         from tests.fuzz.targets import TARGETS
