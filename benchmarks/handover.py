@@ -57,7 +57,7 @@ def measure(llm: LLM, length: int, requests: int) -> dict[str, float]:
         times.append(output.metrics.handover * 1000)
     times.sort()
     pages = pages_for(length + PAGE_TOKENS, PAGE_TOKENS)
-    message = Decode(1, [1], length, list(range(pages)), Task(Sampling(), (2,), length + 4))
+    message = Decode(1, [1], length, list(range(pages)), [1] * pages, Task(Sampling(), (2,), length + 4))
     return {
         "tokens": length,
         "p50_ms": statistics.median(times),
