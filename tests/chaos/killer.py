@@ -37,16 +37,27 @@ class Killer:
         self._router = router
         self._crowd = crowd
         self._source = random.Random(seed)
+        self._seen: dict[str, tuple[int, str]] = {}
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, faults: int) -> None:
         """Until there have been so many faults and all waits are over."""
         while len(self.faults) < faults:
             await asyncio.sleep(self._source.uniform(0.2, 1.8))
-            ready = [fact for fact in self._router.engines() if fact["state"] == "ready"]
-            if ready:
-                self._break(self._source.choice(ready), self._source.choice(KINDS))
+            engines = self._router.engines()
+            if all(fact["state"] == "dead" for fact in engines):
+                break
+            settled = [fact for fact in engines if self._settled(fact)]
+            if settled:
+                self._break(self._source.choice(settled), self._source.choice(KINDS))
         await asyncio.gather(*self._waiting)
+
+    def _settled(self, engine: dict[str, Any]) -> bool:
+        """Whether this process was ready at the last look already: one that is killed as soon as it is
+        up, again and again, is given up, and that is not what is tried here."""
+        seen = self._seen.get(engine["id"])
+        self._seen[engine["id"]] = (engine["pid"], engine["state"])
+        return engine["state"] == "ready" and seen == (engine["pid"], "ready")
 
     def _break(self, engine: dict[str, Any], kind: str) -> None:
         fault = Fault(kind, engine["id"], time.monotonic())

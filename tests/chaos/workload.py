@@ -69,6 +69,7 @@ class Crowd:
                 answer = await self._ask(self._asked[which], patience)
             except Exception as error:
                 self.tally.lost.append(f"{type(error).__name__}: {error}")
+                await asyncio.sleep(0.1)
                 continue
             if answer is None:
                 self.tally.hung_up += 1

@@ -86,7 +86,7 @@ def test_the_newest_gives_way():
 def test_restarts_are_spaced_out_and_end():
     assert [restart_delay(deaths) for deaths in range(1, len(DELAYS) + 2)] == [*DELAYS, None]
     assert count_death(2, REDEEMED_BY) == 2
-    assert count_death(2, 1.0) == 3
+    assert count_death(2, REDEEMED_BY / 2) == 3
     assert count_death(2, 100.0) == 1
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-DELAYS = (0.1, 0.5, 2.0)
-REDEEMED_BY = 2.0
+DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0)
+REDEEMED_BY = 0.5
 
 
 def restart_delay(deaths: int) -> float | None:
