@@ -177,12 +177,17 @@ def test_draining_and_changing_roles_loses_nothing(roles, asked, data):
         check(request)
 
 
-def test_a_drained_engine_is_empty_after_a_step_and_its_requests_keep_their_kv():
+def four_answers_under_way():
     cluster = Cluster(WIDE, pages=40)
     requests = [cluster.submit([n] * 9, 20) for n in range(4)]
     while not all(len(request.tokens) > 12 for request in requests):
         for name in WIDE:
             cluster.turn(name)
+    return cluster, requests
+
+
+def test_a_drained_engine_is_empty_after_a_step_and_its_requests_keep_their_kv():
+    cluster, requests = four_answers_under_way()
     before = sum(view.work.prompt_tokens for view in cluster.core.engines.values())
     cluster.event(cluster.core.set_draining, "decode-0", True)
     cluster.turn("decode-0")
@@ -195,11 +200,7 @@ def test_a_drained_engine_is_empty_after_a_step_and_its_requests_keep_their_kv()
 
 
 def test_a_dead_decode_engine_costs_no_more_than_its_last_step():
-    cluster = Cluster(WIDE, pages=40)
-    requests = [cluster.submit([n] * 9, 20) for n in range(4)]
-    while not all(len(request.tokens) > 12 for request in requests):
-        for name in WIDE:
-            cluster.turn(name)
+    cluster, requests = four_answers_under_way()
     computed = sum(view.work.prompt_tokens for view in cluster.core.engines.values())
     cluster.kill("decode-0")
     cluster.finish()

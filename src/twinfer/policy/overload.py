@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-SLACK = 1.0
-
 
 def expected_ttft(ahead: int, own: int, rate: float) -> float:
     """Seconds until the first token, with `ahead` prompt tokens to compute before `own`.
@@ -19,7 +17,7 @@ def retry_after(expected: float, target: float | None) -> float | None:
 
     By then what is too much now will have been worked off.
     """
-    if target is None or expected <= target * SLACK:
+    if target is None or expected <= target:
         return None
     return max(1.0, expected - target)
 

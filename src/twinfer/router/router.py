@@ -130,6 +130,8 @@ class Router:
         return ticket
 
     def _refuse_late(self, request: Request) -> None:
+        if self._slo_ttft is None:
+            return
         request.timeline.arrived = time.monotonic()
         expected = self._core.expected_ttft(request)
         wait = retry_after(expected, self._slo_ttft)
