@@ -1,10 +1,11 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
 from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
-from twinfer.policy.pacing import lend_until, next_step
+from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step, smooth_step
 from twinfer.policy.preemption import choose_victim
 from twinfer.policy.queueing import AGEING, turn
 from twinfer.policy.restart import DELAYS, REDEEMED_BY, count_death, restart_delay
@@ -91,7 +92,35 @@ def test_restarts_are_spaced_out_and_end():
 
 
 def test_decode_paces_itself_only_where_there_is_a_target_and_somebody_waits():
-    assert next_step(10.0, None, True) == 0.0
-    assert next_step(10.0, 0.04, False) == 0.0
-    assert 10.0 < next_step(10.0, 0.04, True) < 10.04
-    assert lend_until(next_step(10.0, 0.04, True)) < next_step(10.0, 0.04, True)
+    paces = [Pace(9.0, 30)]
+    assert next_step(paces, 10.0, 0.01, None, True) == 0.0
+    assert next_step(paces, 10.0, 0.01, 0.04, False) == 0.0
+    due = next_step(paces, 10.0, 0.01, 0.04, True)
+    assert 10.0 < due <= 10.0 + MOST * 0.04
+    assert lend_until(due) < due
+
+
+def test_what_is_ahead_of_its_pace_may_wait_and_what_is_behind_is_hurried_both_within_bounds():
+    even, ahead, behind = Pace(9.59, 11), Pace(9.59, 15), Pace(9.59, 5)
+
+    def gap(*paces: Pace) -> float:
+        return next_step(paces, 10.0, 0.01, 0.04, True) - 10.0
+
+    assert gap(behind) == pytest.approx(LEAST * 0.04)
+    assert gap(ahead) == pytest.approx(MOST * 0.04)
+    assert gap(behind) < gap(even) < gap(ahead)
+    assert gap(ahead, even) == gap(even)
+
+
+@given(st.floats(0.001, 0.01), st.lists(st.sampled_from([0.0, 0.001, 0.004]), min_size=50, max_size=50))
+def test_a_paced_answer_keeps_its_target_on_average_whatever_delays_its_steps(step, delays):
+    now, began, target = 100.0, 100.0, 0.02
+    for tokens, delay in enumerate(delays):
+        began = max(now, next_step([Pace(100.0, tokens)], began, step, target, True)) + delay
+        now = began + step
+    assert now - 100.0 <= len(delays) * target + 0.004
+
+
+def test_the_length_of_a_step_is_smoothed():
+    assert smooth_step(0.0, 0.01) == 0.01
+    assert 0.01 < smooth_step(0.01, 0.02) < 0.015

@@ -13,15 +13,15 @@ from twinfer.engine.sequence import Sequence
 from twinfer.engine.watch import Watch
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Stale, Step, ToEngine
 from twinfer.policy.batching import Plan, plan_step
-from twinfer.policy.pacing import next_step
+from twinfer.policy.pacing import next_step, smooth_step
 
 
 class Engine:
     """Continuous batching over the requests that the router has given to this engine.
 
     `prefill` and `decode` compute the two phases; they are the same object where the phases have the
-    same precision, and then a step is one batch. `chunk` and `max_batch` bound a step; decode takes
-    none sooner than `slo_tpot` asks while another engine has prompts to compute.
+    same precision, and then a step is one batch. `chunk` and `max_batch` bound a step; while another
+    engine has prompts to compute, decode's steps keep the pace of `slo_tpot` seconds.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Engine:
         self._chunk = chunk
         self._max_batch = max_batch
         self._slo_tpot = slo_tpot
-        self._last_began = 0.0
+        self._last_began = self._step_seconds = 0.0
         self._prompts: dict[int, Sequence] = {}
         self._decodes: dict[int, Sequence] = {}
 
@@ -50,9 +50,9 @@ class Engine:
         """Act on a message; the answer, if it has one, is for the router."""
         match message:
             case Prefill():
-                self._prompts[message.request] = Sequence(message, self._page_tokens)
+                self._prompts[message.request] = Sequence(message, self._page_tokens, time.monotonic())
             case Decode():
-                self._decodes[message.request] = Sequence(message, self._page_tokens)
+                self._decodes[message.request] = Sequence(message, self._page_tokens, time.monotonic())
             case Grant():
                 sequence = self._decodes.get(message.request)
                 if sequence is not None:
@@ -76,7 +76,9 @@ class Engine:
             return 0.0
         if not plan.decodes:
             return None
-        return next_step(self._last_began, self._slo_tpot, self._watch.prompts_wait())
+        paces = (self._decodes[request].pace for request, _ in plan.decodes)
+        wait = self._watch.prompts_wait()
+        return next_step(paces, self._last_began, self._step_seconds, self._slo_tpot, wait)
 
     def step(self) -> list[Step | Stale]:
         """Compute a step, move its requests on, and say what came of it; nothing where none can run.
@@ -96,6 +98,8 @@ class Engine:
         began = self._last_began = time.monotonic()
         tokens = self._compute(prompts, decodes)
         ended = time.monotonic()
+        if not prompts:
+            self._step_seconds = smooth_step(self._step_seconds, ended - began)
         stale = self._watch.stale(sequences)
         self._watch.end()
         prompt_tokens = sum(count for _, count in prompts)

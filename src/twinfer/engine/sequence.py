@@ -7,16 +7,20 @@ from numpy.typing import NDArray
 
 from twinfer.messages import Decode, Finish, Prefill, Task
 from twinfer.policy.batching import Item
+from twinfer.policy.pacing import Pace
 
 
 class Sequence:
     """`tokens` are those whose KV is missing, at positions from `computed` on; `pages` is the page table.
 
     The table has room for all pages that the request can ever get, so that a grant is an assignment.
+    `written` tokens of the answer were sampled here since the time `since`.
     """
 
-    def __init__(self, start: Prefill | Decode, page_tokens: int) -> None:
+    def __init__(self, start: Prefill | Decode, page_tokens: int, since: float = 0.0) -> None:
         self.request = start.request
+        self.since = since
+        self.written = 0
         self.task: Task = start.task
         self.computed = start.computed
         self.tokens: NDArray[np.int32] = np.array(start.tokens, np.int32)
@@ -39,6 +43,11 @@ class Sequence:
         return bool((stamps[self.pages[: self.held]] == self.stamps[: self.held]).all())
 
     @property
+    def pace(self) -> Pace:
+        """What the pacing policy sees of it."""
+        return Pace(self.since, self.written)
+
+    @property
     def item(self) -> Item:
         """What the batching policy sees of it."""
         room = self.held * self.page_tokens - self.computed
@@ -51,6 +60,7 @@ class Sequence:
 
     def append(self, token: int) -> Finish:
         """Take the sampled `token`, to be computed next; says whether the answer ends with it."""
+        self.written += 1
         self.tokens = np.array([token], np.int32)
         if token in self.task.stop_tokens:
             return Finish.STOP

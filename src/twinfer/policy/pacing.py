@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-MARGIN = 0.9
+from collections.abc import Iterable
+
+import msgspec
+
+MARGIN = 0.95
 """Share of the target that the pace aims at; the rest absorbs what comes in between."""
+
+LEAST, MOST = 0.6, 1.15
+"""Targets between two steps: a request that is late is not hurried at any price, nor does one that is early
+see its answer stand still."""
 
 NOTICE = 0.0003
 """Seconds before the next step at which borrowers take no more work."""
 
 
-def next_step(last_began: float, target: float | None, prompts_wait: bool) -> float:
+class Pace(msgspec.Struct, frozen=True):
+    """A request's answer so far: `tokens` written since the time `since`."""
+
+    since: float
+    tokens: int
+
+
+def next_step(
+    paces: Iterable[Pace], last_began: float, step_seconds: float, target: float | None, prompts_wait: bool
+) -> float:
     """The earliest time of the next step, on the clock of `last_began`, when the last one began.
 
     While prompts wait, a step sooner than the target of seconds between tokens helps nobody, and the
-    cores are better lent to prefill. Otherwise, and without a target, there is no reason to wait.
+    cores are better lent to prefill: the step is taken in time for the request that needs it first, on
+    average over its answer. So what was written faster while no prompt waited gives room now, and a delay
+    is made up for. Otherwise, and without a target, there is no reason to wait.
     """
-    return last_began + MARGIN * target if target is not None and prompts_wait else 0.0
+    if target is None or not prompts_wait:
+        return 0.0
+    wanted = min((pace.since + MARGIN * target * (pace.tokens + 1) for pace in paces), default=0.0)
+    return min(max(wanted - step_seconds, last_began + LEAST * target), last_began + MOST * target)
+
+
+def smooth_step(before: float, seconds: float) -> float:
+    """What a step takes, with one of so many seconds taken into account; 0 while nothing is known."""
+    return seconds if before == 0 else before + 0.2 * (seconds - before)
 
 
 def lend_until(next_step: float) -> float:
