@@ -77,3 +77,24 @@ def test_nor_on_where_the_prefix_came_from(alone):
         hits = cached.generate(turns, greedy, use_tqdm=False)
         assert sum(output.usage.cached_tokens for output in hits) > 0.7 * sum(map(len, turns))
         assert tokens(hits) == tokens(fresh.generate(turns, greedy, use_tqdm=False))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prefix_cache": False}, {"disaggregate_prefill": False}, {"prefill_engines": 2}],
+    ids=lambda options: ",".join(f"{name}={value}" for name, value in options.items()) or "two engines",
+)
+def test_nor_on_whether_several_answers_share_their_prompt(model_path, options):
+    """All prompts three times in one call; what is shared is computed once, and the usage says so."""
+    prompts, _ = requests()
+    how = SamplingParams(n=3, max_tokens=8, ignore_eos=True, temperature=0.8, seed=5)
+    with LLM(kv_pool_size="128MiB", prefill_chunk=64, check=True, **options) as llm:
+        together = llm.generate(prompts, how, use_tqdm=False)
+    with LLM(kv_pool_size="128MiB", prefix_cache=False) as llm:
+        for seed, answer in ((5, 0), (7, 2)):
+            own = SamplingParams(max_tokens=8, ignore_eos=True, temperature=0.8, seed=seed)
+            one_by_one = [llm.generate(prompt, own, use_tqdm=False)[0] for prompt in prompts]
+            assert [output.outputs[answer].token_ids for output in together] == tokens(one_by_one)
+    for prompt, output in zip(prompts, together, strict=True):
+        shared = (len(prompt) - 1) // 16 * 16
+        assert [answer.usage.cached_tokens for answer in output.outputs] == [0, shared, shared]

@@ -20,7 +20,7 @@ from twinfer.config import Config
 from twinfer.errors import ConfigError, RequestError, TwinferError
 from twinfer.model.detokenize import TextStream
 from twinfer.outputs import CompletionOutput, Metrics, RequestOutput, Usage
-from twinfer.router.generation import Generation, generations
+from twinfer.router.generation import Generation, generations, new_family
 from twinfer.router.ticket import Ticket
 from twinfer.sampling import SamplingParams
 
@@ -146,12 +146,13 @@ class LLM:
         use_tqdm: bool,
     ) -> list[RequestOutput]:
         params = _for_each(sampling_params, len(tokens))
-        planned = [self._plan(prompt, own) for prompt, own in zip(tokens, params, strict=True)]
+        family = new_family(sum(own.n for own in params))
+        planned = [self._plan(prompt, own, family) for prompt, own in zip(tokens, params, strict=True)]
         with tqdm(total=len(tokens), desc="Requests", unit="req", disable=not use_tqdm) as bar:
             answers = self._background.call(self._answer_all(planned, params, bar))
         return [RequestOutput(*output) for output in zip(texts, tokens, answers, strict=True)]
 
-    def _plan(self, prompt: list[int], params: SamplingParams) -> list[Generation]:
+    def _plan(self, prompt: list[int], params: SamplingParams, family: str) -> list[Generation]:
         return generations(
             prompt,
             params,
@@ -159,6 +160,7 @@ class LLM:
             default_seed=self._serving.config.seed,
             max_model_len=self._serving.router.max_model_len,
             param="prompts",
+            family=family,
         )
 
     async def _answer_all(

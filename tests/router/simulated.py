@@ -74,17 +74,17 @@ class Watch:
 
     def __init__(self, stamps):
         self.stamps = stamps
-        self.in_flight = []
+        self.in_flight = {}
         self.dying = False
 
-    def begin(self, requests, *, prompts):
-        self.in_flight = requests
+    def begin(self, tokens, *, prompts):
+        self.in_flight = tokens
 
     def prompts_wait(self):
         return False
 
     def end(self):
-        self.in_flight = self.in_flight if self.dying else []
+        self.in_flight = self.in_flight if self.dying else {}
 
     def stale(self, sequences):
         return [sequence for sequence in sequences if not sequence.owns_pages(self.stamps)]
@@ -139,8 +139,10 @@ class Cluster:
         self.core.ended = []
         check(self.core)
 
-    def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt="", priority=0):
-        generation = Generation(prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt, priority)
+    def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt="", priority=0, family=""):
+        generation = Generation(
+            prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt, priority, family=family
+        )
         request = Request(
             id=next(self.numbers),
             generation=generation,

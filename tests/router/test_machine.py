@@ -51,10 +51,13 @@ class Scheduler(RuleBasedStateMachine):
         stops=st.booleans(),
         salt=st.sampled_from(["", "x"]),
         priority=st.integers(-1, 1),
+        copies=st.integers(1, 3),
     )
-    def submit(self, prompt, most, stops, salt, priority):
+    def submit(self, prompt, most, stops, salt, priority, copies):
         stop_tokens = tuple(range(0, VOCAB, 7)) if stops else ()
-        self.requests.append(self.cluster.submit(prompt, most, 0, stop_tokens, salt, priority))
+        family = str(len(self.requests)) if copies > 1 else ""
+        for seed in range(copies):
+            self.requests.append(self.cluster.submit(prompt, most, seed, stop_tokens, salt, priority, family))
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data())

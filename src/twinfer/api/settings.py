@@ -9,7 +9,7 @@ from twinfer.api.requests import NEUTRAL, Settings
 from twinfer.api.service import Service
 from twinfer.config import DEFAULT_MODEL
 from twinfer.errors import NotFoundError, RequestError
-from twinfer.router.generation import Generation
+from twinfer.router.generation import Generation, new_family
 from twinfer.router.generation import generations as generations_of_one
 from twinfer.sampling import SamplingParams
 
@@ -58,6 +58,7 @@ def generations(
     if len(prompts) * params.n > most:
         raise RequestError(f"at most {most} answers can be asked for at once", param="n")
     timeout = min(body.timeout or LONGEST, limits.request_timeout or LONGEST)
+    family = new_family(len(prompts) * params.n)
     return [
         generation
         for prompt in prompts
@@ -71,6 +72,7 @@ def generations(
             cache_salt=body.cache_salt or "",
             priority=body.priority or 0,
             timeout=timeout,
+            family=family,
         )
     ]
 

@@ -91,7 +91,7 @@ class Engine:
         sequences = [sequence for sequence, _ in [*prompts, *decodes]]
         if not sequences:
             return []
-        self._watch.begin([sequence.request for sequence in sequences], prompts=bool(prompts))
+        self._watch.begin(dict([*plan.prompts, *plan.decodes]), prompts=bool(prompts))
         stale = self._watch.stale(sequences)
         if stale:
             return [self._let_go(stale)]

@@ -35,17 +35,17 @@ class Watch:
         """Give signs of life from now on, also during long steps."""
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
 
-    def begin(self, requests: list[int], *, prompts: bool) -> None:
-        """A step with these requests begins. The process ends here if it was replaced."""
+    def begin(self, tokens: dict[int, int], *, prompts: bool) -> None:
+        """A step with so many tokens of these requests begins. The process ends here if it was replaced."""
         if self._slot.owner != self._owner:
             os._exit(1)
         self._slot.lent_until = 0
         self._slot.has_prompts = prompts
-        self._slot.in_flight = requests
+        self._slot.in_flight = tokens
 
     def end(self) -> None:
         """The step is over."""
-        self._slot.in_flight = []
+        self._slot.in_flight = {}
 
     def rest(self, until: float | None) -> None:
         """Nothing is computed until that time, or for good: others may use our cores."""

@@ -3,7 +3,7 @@
 It holds one slot for each engine and one stamp for each page, so that what an engine may no longer
 do is known to it even when it has slept through every message:
 
-- An engine notes when it was last alive and which requests its step carries. The router notes which
+- An engine notes when it was last alive and what its step carries. The router notes which
   process may use the slot; an engine that finds another number there must not write any more.
 - An engine notes until when its cores are lent, and whether it has prompts to compute. The threads of
   others read that before they take a piece of work on a core which is not theirs.
@@ -14,6 +14,7 @@ do is known to it even when it has slept through every message:
 from __future__ import annotations
 
 import mmap
+from itertools import islice
 
 SLOT_WORDS = 1024
 WORD = 8
@@ -21,9 +22,9 @@ STAMP = 4
 FOREVER = (1 << 64) - 1
 
 OWNER, BEAT, LENT, PROMPTS, COUNT, IN_FLIGHT = range(6)
-"""Places of a slot's words; the numbers of the requests in flight go on from the last."""
+"""Places of a slot's words; from the last on, the step's requests follow, each with its tokens."""
 
-MOST_IN_FLIGHT = SLOT_WORDS - IN_FLIGHT
+MOST_IN_FLIGHT = (SLOT_WORDS - IN_FLIGHT) // 2
 
 
 def board_bytes(engines: int, pages: int) -> int:
@@ -96,14 +97,17 @@ class Slot:
         self._words[PROMPTS] = value
 
     @property
-    def in_flight(self) -> list[int]:
-        """The requests of the step under way; empty between steps."""
-        return list(self._words[IN_FLIGHT : IN_FLIGHT + self._words[COUNT]])
+    def in_flight(self) -> dict[int, int]:
+        """The requests of the step under way, and how many tokens of each it computes; empty between steps."""
+        words = self._words[IN_FLIGHT : IN_FLIGHT + 2 * min(self._words[COUNT], MOST_IN_FLIGHT)]
+        return dict(zip(words[::2], words[1::2], strict=True))
 
     @in_flight.setter
-    def in_flight(self, requests: list[int]) -> None:
-        count = min(len(requests), MOST_IN_FLIGHT)
+    def in_flight(self, tokens: dict[int, int]) -> None:
         self._words[COUNT] = 0
-        for place in range(count):
-            self._words[IN_FLIGHT + place] = requests[place]
-        self._words[COUNT] = count
+        place = IN_FLIGHT
+        for request, count in islice(tokens.items(), MOST_IN_FLIGHT):
+            self._words[place] = request
+            self._words[place + 1] = count
+            place += 2
+        self._words[COUNT] = (place - IN_FLIGHT) // 2

@@ -22,3 +22,15 @@ def extend_chain(keys: list[bytes], root: bytes, tokens: Sequence[int], page_tok
         content = array("i", tokens[page * page_tokens : (page + 1) * page_tokens]).tobytes()
         before = keys[-1] if keys else root
         keys.append(sha256(before + content).digest())
+
+
+def common(keys: Sequence[bytes], others: Sequence[bytes]) -> int:
+    """How many pages two chains begin with alike. Equal keys have equal ones before them, so halving finds it."""
+    least, most = 0, min(len(keys), len(others))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if keys[middle - 1] == others[middle - 1]:
+            least = middle
+        else:
+            most = middle - 1
+    return least

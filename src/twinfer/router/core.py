@@ -10,7 +10,7 @@ A request's way: `submit` → `_schedule` → `_place` (prefill) → `on_step`, 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
 from twinfer.policy.overload import expected_ttft
@@ -64,9 +64,13 @@ class Core:
         """Seconds until a new request would have its first token, from the queue and the measured rates."""
         prefilling = [r for engine in self.engines.values() for r in engine.prefilling.values()]
         turn = request.turn
-        ahead = sum(len(r.tokens) - r.computed for r in [*self.queue, *prefilling] if r.turn < turn)
+        ahead = sum(
+            len(r.tokens) - max(r.computed, r.awaited) for r in [*self.queue, *prefilling] if r.turn < turn
+        )
+        self._waits(request)
+        own = len(request.tokens) - self.memory.foreseen(request)
         rate = sum(engine.work.prefill_rate for engine in candidates(self.engines.values(), "prefill"))
-        return expected_ttft(ahead, len(request.tokens), rate)
+        return expected_ttft(ahead, own, rate)
 
     # Requests come and go
 
@@ -108,6 +112,7 @@ class Core:
             if request is not None:
                 request.computed = computed
                 request.timeline.prefill_began = request.timeline.prefill_began or step.began
+                self.memory.publish(request)
         for number, token, finish in zip(step.requests, step.tokens, step.finishes, strict=True):
             self._on_token(view, number, token, Finish(finish), step, now)
         self._schedule(now)
@@ -128,7 +133,6 @@ class Core:
         view = self.engines[engine]
         for request in [request for number in numbers if (request := view.get(number))]:
             self.tallies.stale += 1
-            self.tallies.recomputed_tokens += request.computed
             self.memory.forget(request)
             if request.finish_reason is not None:
                 self._end(request, request.finish_reason, now)
@@ -156,8 +160,8 @@ class Core:
         self._rebalance()
         self._schedule(now)
 
-    def lose_engine(self, engine: str, in_flight: Collection[int], now: float) -> None:
-        """An engine's process is gone; `in_flight` were in its last step.
+    def lose_engine(self, engine: str, in_flight: Mapping[int, int], now: float) -> None:
+        """An engine's process is gone; `in_flight` were in its last step, with so many tokens each.
 
         Its requests go on elsewhere, on the KV that is there. One that has been in the last step of
         `MAX_LOSSES` engines is failed: it is what kills them.
@@ -171,7 +175,6 @@ class Core:
                 self._end(request, request.finish_reason, now)
                 continue
             if request.id in in_flight:
-                self.tallies.recomputed_tokens += 1 if request.begun else 0
                 # Having passed the step of an earlier death, it was not what caused that.
                 request.losses = request.losses + 1 if request.suspect else 1
                 request.lost_at = request.computed
@@ -179,6 +182,8 @@ class Core:
                 request.error = f"request failed: {request.losses} engines died while computing it"
                 self._end(request, "error", now)
             else:
+                left = len(request.tokens) - request.computed
+                self.tallies.recomputed_tokens += min(in_flight.get(request.id, 0), left)
                 self._requeue(request)
         self._schedule(now)
 
@@ -195,6 +200,8 @@ class Core:
             self._preempt()
             return
         for request in [request for request in self.queue if not self.memory.ledger.held(request.id)]:
+            if self._waits(request):
+                continue
             if not self._admit(request, now):
                 break
             self.queue.remove(request)
@@ -207,7 +214,15 @@ class Core:
         if not self.memory.admit(request, running, slots):
             return False
         request.leased_at = now
+        self.tallies.recomputed_tokens += max(0, request.given_up - request.computed)
+        request.given_up = 0
         return self._place(request, now)
+
+    def _waits(self, request: Request) -> bool:
+        """Whether a prompt that begins alike is being computed and is worth waiting for."""
+        request.awaited = 0
+        running = [r for engine in self.engines.values() for r in engine.prefilling.values()]
+        return any(r.state is State.PREFILLING and self.memory.waits(request, r) for r in running)
 
     def _place(self, request: Request, now: float) -> bool:
         """Send a request with its page table to an engine of the phase it is in; no KV moves.

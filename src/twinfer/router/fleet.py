@@ -46,10 +46,10 @@ class Fleet:
     """All engines of a deployment.
 
     `on_loss(member, in_flight)` hears of an engine that is gone, after its state here has changed,
-    with the requests that its last step carried.
+    with the requests that its last step carried, and the tokens of each.
     """
 
-    def __init__(self, host: Host, on_loss: Callable[[Member, list[int]], None]) -> None:
+    def __init__(self, host: Host, on_loss: Callable[[Member, dict[int, int]], None]) -> None:
         self.members: dict[str, Member] = {}
         self._host = host
         self._on_loss = on_loss

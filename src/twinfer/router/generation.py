@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import msgspec
 
 from twinfer.errors import RequestError
@@ -16,7 +18,8 @@ class Generation(msgspec.Struct, frozen=True):
 
     `prompt` is token ids; at most `max_tokens` are generated, and none after one of `stop_tokens`,
     which is part of the answer. Prefixes are shared with requests of the same `cache_salt` only.
-    Lower `priority` numbers come first.
+    Lower `priority` numbers come first. Answers of one call have the same `family`: what their prompts
+    have in common is computed once, also without a prefix cache.
     """
 
     prompt: list[int]
@@ -26,6 +29,12 @@ class Generation(msgspec.Struct, frozen=True):
     cache_salt: str = ""
     priority: int = 0
     timeout: float | None = None
+    family: str = ""
+
+
+def new_family(answers: int) -> str:
+    """A family for so many answers of one call; none where there is nobody to share with."""
+    return uuid.uuid4().hex if answers > 1 else ""
 
 
 def check_prompt(prompt: list[int], max_model_len: int, param: str) -> None:
@@ -56,6 +65,7 @@ def generations(
     cache_salt: str = "",
     priority: int = 0,
     timeout: float | None = None,
+    family: str = "",
 ) -> list[Generation]:
     """The `params.n` generations of one prompt; their answers end with the context at the latest.
 
@@ -71,6 +81,6 @@ def generations(
     max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
     stop_tokens = params.stop_tokens(eos)
     return [
-        Generation(prompt, sampling, max_tokens, stop_tokens, cache_salt, priority, timeout)
+        Generation(prompt, sampling, max_tokens, stop_tokens, cache_salt, priority, timeout, family)
         for sampling in params.samplings(default_seed)
     ]

@@ -9,15 +9,16 @@ import msgspec
 
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.pages import PageLedger, pages_for
-from twinfer.policy.prefix import chain_root, extend_chain
+from twinfer.policy.prefix import chain_root, common, extend_chain
+from twinfer.policy.sharing import worth_waiting
 from twinfer.router.request import Request
 
 
 class Cache(msgspec.Struct, frozen=True):
     """Which KV may be taken up again, and by whom.
 
-    Pages are shared among requests whose KV is computed alike: `root` names model and precision; None
-    switches sharing off. Unless both phases have the `same_precision`, pages that decode wrote are not
+    Pages are shared among requests whose KV is computed alike: `root` names model and precision; with
+    None, only the answers of one call share them. Unless both phases have the `same_precision`, pages that decode wrote are not
     offered to prefill, since a cache hit must not change an answer.
     """
 
@@ -54,7 +55,21 @@ class Memory:
         self.ledger.grant(request.id, fresh)
         request.computed = len(found) * self.page_tokens
         request.cached = request.computed if request.cached is None else request.cached
+        request.awaited = 0
         return True
+
+    def foreseen(self, request: Request) -> int:
+        """Tokens of a request without pages that it will not compute: in the cache, or awaited."""
+        return max(len(self._find_prefix(request)) * self.page_tokens, request.awaited)
+
+    def waits(self, request: Request, other: Request) -> bool:
+        """Whether a request without pages had better wait for the other, whose prompt is being computed."""
+        alike = common(self._findable(request), other.keys) * self.page_tokens
+        there = min(alike, other.computed // self.page_tokens * self.page_tokens)
+        behind = other.turn[0] - request.turn[0]
+        waits = worth_waiting(alike - there, self.prefilled(request) - there, behind)
+        request.awaited = alike if waits else 0
+        return waits
 
     def lease(self, request: Request) -> tuple[list[int], list[int]]:
         """Its page table, and the pages' stamps."""
@@ -89,10 +104,12 @@ class Memory:
         self.starved.pop(request.id, None)
         self.publish(request)
         self.ledger.release(request.id)
+        request.given_up = max(request.given_up, request.computed)
         request.computed = 0
 
     def forget(self, request: Request) -> None:
         """End its lease, and trust nothing that is in its pages."""
+        request.given_up = request.computed
         request.computed = 0
         self.ledger.distrust(request.id)
         self.give_up(request)
@@ -102,11 +119,22 @@ class Memory:
         return pages_for(min(len(request.tokens) + self.page_tokens, request.max_length), self.page_tokens)
 
     def _find_prefix(self, request: Request) -> list[int]:
-        """Pages that hold the beginning of what prefill has to compute; at least one token is left to it."""
+        """Pages that hold the beginning of what prefill has to compute."""
+        return self.ledger.find(self._findable(request))
+
+    def _findable(self, request: Request) -> list[bytes]:
+        """The keys of what prefill has to compute, as far as it may be found: a token is left to compute."""
         self._name_pages(request, self.prefilled(request))
-        return self.ledger.find(request.keys[: (self.prefilled(request) - 1) // self.page_tokens])
+        return request.keys[: (self.prefilled(request) - 1) // self.page_tokens]
 
     def _name_pages(self, request: Request, known: int) -> None:
+        generation = request.generation
+        if len(request.keys) >= known // self.page_tokens:
+            return
         if self._cache.root is not None:
-            root = chain_root(self._cache.root, request.generation.cache_salt)
-            extend_chain(request.keys, root, request.tokens[:known], self.page_tokens)
+            root = chain_root(self._cache.root, generation.cache_salt)
+        elif generation.family:
+            root = chain_root(generation.family, generation.cache_salt)
+        else:
+            return
+        extend_chain(request.keys, root, request.tokens[:known], self.page_tokens)

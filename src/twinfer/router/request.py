@@ -55,7 +55,9 @@ class Request(msgspec.Struct, eq=False):
     """All that is known of a request. `tokens` is the prompt and the answer so far.
 
     `computed` counts the tokens whose KV is in its pages, `cached` those whose KV was found there at
-    the first look (None before it), and `keys` name its first full pages by content. `losses` counts
+    the first look (None before it), and `keys` name its first full pages by content. `given_up` counts
+    the tokens whose KV it had before its pages were taken, until it has pages again, and `awaited` those
+    that it waits for in the queue, since another request computes them. `losses` counts
     the engines that died while a step carried it, and `lost_at` is what `computed` was at the last.
     `placement` counts how often it was given to an engine, and `leased_at` is when its lease began.
     `on_tokens` hears of every new token, `on_end` once of the end.
@@ -74,6 +76,8 @@ class Request(msgspec.Struct, eq=False):
     computed: int = 0
     keys: list[bytes] = msgspec.field(default_factory=list[bytes])
     cached: int | None = None
+    given_up: int = 0
+    awaited: int = 0
     departure: Departure | None = None
     losses: int = 0
     lost_at: int = -1

@@ -266,7 +266,7 @@ class Router:
             case _:
                 raise BadMessageError(f"bad message: {type(message).__name__} from an engine {member.state}")
 
-    def _on_loss(self, member: Member, in_flight: list[int]) -> None:
+    def _on_loss(self, member: Member, in_flight: dict[int, int]) -> None:
         now = time.monotonic()
         self._core.tallies.bad_messages += member.exit_code == LINK_LOST
         self._core.lose_engine(member.spec.id, in_flight, now)
