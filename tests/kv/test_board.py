@@ -34,7 +34,7 @@ def test_notes_are_seen_by_others_and_slots_do_not_overlap():
 def test_more_requests_than_fit_are_cut_and_touch_nobody_else():
     ours, theirs = boards()
     ours.slot(1).open(3, 0)
-    ours.slot(0).in_flight = {n: 7 for n in range(5000)}
-    assert theirs.slot(0).in_flight == {n: 7 for n in range(MOST_IN_FLIGHT)}
+    ours.slot(0).in_flight = dict.fromkeys(range(5000), 7)
+    assert theirs.slot(0).in_flight == dict.fromkeys(range(MOST_IN_FLIGHT), 7)
     assert theirs.slot(1).owner == 3
     assert len(theirs.stamps) == 50

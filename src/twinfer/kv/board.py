@@ -98,7 +98,7 @@ class Slot:
 
     @property
     def in_flight(self) -> dict[int, int]:
-        """The requests of the step under way, and how many tokens of each it computes; empty between steps."""
+        """The requests of the step under way, with the tokens of each it computes; empty between steps."""
         words = self._words[IN_FLIGHT : IN_FLIGHT + 2 * min(self._words[COUNT], MOST_IN_FLIGHT)]
         return dict(zip(words[::2], words[1::2], strict=True))
 

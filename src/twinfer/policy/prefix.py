@@ -25,7 +25,7 @@ def extend_chain(keys: list[bytes], root: bytes, tokens: Sequence[int], page_tok
 
 
 def common(keys: Sequence[bytes], others: Sequence[bytes]) -> int:
-    """How many pages two chains begin with alike. Equal keys have equal ones before them, so halving finds it."""
+    """How many keys two chains begin with alike. Equal keys follow equal ones, so halving finds it."""
     least, most = 0, min(len(keys), len(others))
     while least < most:
         middle = (least + most + 1) // 2

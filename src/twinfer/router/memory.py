@@ -18,8 +18,8 @@ class Cache(msgspec.Struct, frozen=True):
     """Which KV may be taken up again, and by whom.
 
     Pages are shared among requests whose KV is computed alike: `root` names model and precision; with
-    None, only the answers of one call share them. Unless both phases have the `same_precision`, pages that decode wrote are not
-    offered to prefill, since a cache hit must not change an answer.
+    None, only the answers of one call share them. Unless both phases have the `same_precision`, pages
+    that decode wrote are not offered to prefill, since a cache hit must not change an answer.
     """
 
     root: str | None = None
