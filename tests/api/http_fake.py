@@ -113,8 +113,13 @@ class FakeRouter:
         self.states = {"prefill-0": ["prefill", "ready"], "decode-0": ["decode", "ready"]}
         self.faults: list[str] = []
         self.refusal: Exception | None = None
+        self.full: Exception | None = None
         self.script: Callable[[Generation], list[Step]] = lambda generation: bytewise(ANSWER)
         self.tickets: list[FakeTicket] = []
+
+    def check_room(self, priority: int) -> None:
+        if self.full is not None and priority >= 0:
+            raise self.full
 
     def submit(self, generation: Generation) -> FakeTicket:
         if self.refusal is not None:

@@ -156,6 +156,23 @@ def test_the_router_may_refuse_by_itself(http: httpx.Client, router: FakeRouter)
     assert response.headers["retry-after"] == "1"
 
 
+def test_what_any_prompt_would_be_refused_for_is_told_before_it_is_looked_at(
+    http: httpx.Client, router: FakeRouter
+) -> None:
+    """Neither template nor tokeniser are asked, which would find fault with these."""
+    router.full = OverloadedError("too late", retry_after=3.4)
+    for route, body in (
+        ("/v1/completions", {"prompt": ["a", ""]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user"}]}),
+    ):
+        response = http.post(route, json=body)
+        assert error_of(response, 429)["message"] == "too late"
+        assert response.headers["retry-after"] == "4"
+        assert error_of(http.post(route, json={**body, "priority": -1}), 400)
+        assert error_of(http.post(route, json={**body, "n": 0}), 400)["param"] == "n"
+        assert error_of(http.post(route, json={**body, "priority": 10**400}), 400)
+
+
 def test_requests_of_one_client_at_a_time() -> None:
     service = FakeService()
     service.router.script = lambda generation: [30.0]

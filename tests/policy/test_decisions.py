@@ -55,12 +55,30 @@ def test_a_request_that_would_be_late_is_told_when_to_come_back():
     assert expected_ttft(3000, 1000, 2000.0) == 2.0
     assert expected_ttft(3000, 1000, 0.0) == 0.0
     assert retry_after(2.0, None) is None
-    assert retry_after(2.0, 3.0) is None
-    assert retry_after(5.0, 3.0) == 2.0
-    assert retry_after(3.1, 3.0) == 1.0
+    assert retry_after(2.4, 3.0) is None
+    assert retry_after(5.0, 2.5) == 3.0
+    assert retry_after(2.5, 3.0) == 1.0
     assert smooth_rate(0.0, 100, 0.1) == 1000.0
     assert 1000 < smooth_rate(1000.0, 200, 0.1) < 2000
     assert smooth_rate(1000.0, 0, 0.1) == 1000.0
+
+
+@given(st.integers(1, 8000), st.floats(1e-4, 1e6))
+def test_an_idle_server_takes_what_its_rate_would_refuse(own, rate):
+    """Nothing else could tell it that the rate has become better."""
+    assert retry_after(expected_ttft(0, own, rate), 0.001) is None
+    assert expected_ttft(1, own, rate) == (1 + own) / rate
+
+
+def test_short_steps_do_not_hide_the_rate_of_long_ones():
+    """Ten rests of prompts, 4 tokens in 5 ms each, after a whole prompt of 512 in 170 ms."""
+    rate = smooth_rate(0.0, 512, 0.17)
+    for _ in range(10):
+        rate = smooth_rate(rate, 4, 0.005)
+    assert rate > 0.9 * 512 / 0.17
+    for _ in range(20):
+        rate = smooth_rate(rate, 512, 0.34)
+    assert abs(rate - 512 / 0.34) < 10
 
 
 def test_admission_keeps_a_page_for_every_running_request():

@@ -161,6 +161,24 @@ def test_a_branch_is_not_refused_for_work_that_it_shares():
     right([first, second, third])
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(-2, 2)), max_size=8),
+    st.integers(0, 6),
+    st.integers(1, 30),
+    st.integers(-2, 2),
+)
+def test_no_prompt_is_sooner_than_the_least_to_be_expected(asked, turns, length, priority):
+    cluster = Cluster(SPLIT, pages=90)
+    for number, (tokens, urgency) in enumerate(asked):
+        cluster.submit([number] * tokens, 3, priority=urgency)
+    for _ in range(turns):
+        cluster.turn("prefill-0")
+    least = cluster.core.least_ttft(priority, cluster.now + 1)
+    probe = cluster.submit([50] * length, 3, priority=priority)
+    assert least <= cluster.core.expected_ttft(probe)
+    cluster.finish()
+
+
 @given(st.integers(0, 9000), st.integers(1, 9000), st.floats(-1e4, 1e4))
 def test_waiting_saves_half_and_has_an_end(coming, own, behind):
     waits = worth_waiting(coming, own, behind)

@@ -27,6 +27,7 @@ async def completions(request: Request) -> Response:
     params = settings.check(service, limits, asked, max_tokens)
     if asked.best_of not in (None, params.n):
         raise RequestError("best_of is not supported, other than equal to n", param="best_of")
+    service.router.check_room(asked.priority or 0)
     written = prompts.split(asked.prompt)
     tokens = [await prompts.encode(service.tokenizer, prompt) for prompt in written]
     generations = settings.generations(service, limits, asked, params, tokens, "prompt")
@@ -49,6 +50,7 @@ async def chat_completions(request: Request) -> Response:
     asked = await body.read(request, ChatRequest)
     given = [most for most in (asked.max_completion_tokens, asked.max_tokens) if most is not None]
     params = settings.check(service, limits, asked, min(given) if given else None)
+    service.router.check_room(asked.priority or 0)
     text = await prompts.render(service, asked.messages)
     tokens = await prompts.tokenize(service.tokenizer, text, special=True)
     generations = settings.generations(service, limits, asked, params, [tokens], "messages")

@@ -32,6 +32,8 @@ class Metrics(Protocol):
 class Router(Protocol):
     """Raises RequestError and OverloadedError from `submit`, EngineError from the ticket's iteration.
 
+    `check_room` raises OverloadedError where `submit` would do so whatever the prompt.
+
     `drain` and `set_role` raise NotFoundError for an engine that is not ready. `waiting` requests are in
     the queue, and it takes about `retry_after` seconds to work them off.
     """
@@ -46,6 +48,8 @@ class Router(Protocol):
     def retry_after(self) -> float: ...
     @property
     def metrics(self) -> Metrics: ...
+
+    def check_room(self, priority: int) -> None: ...
 
     def submit(self, generation: Generation) -> Ticket: ...
 

@@ -9,7 +9,7 @@ from twinfer.api.requests import NEUTRAL, Settings
 from twinfer.api.service import Service
 from twinfer.config import DEFAULT_MODEL
 from twinfer.errors import NotFoundError, RequestError
-from twinfer.router.generation import Generation, new_family
+from twinfer.router.generation import Generation, check_priority, new_family
 from twinfer.router.generation import generations as generations_of_one
 from twinfer.sampling import SamplingParams
 
@@ -38,6 +38,7 @@ def check(service: Service, limits: Limits, body: Settings, max_tokens: int | No
     max_tokens = limits.max_answer_tokens if max_tokens is None else max_tokens
     params = SamplingParams(max_tokens=max_tokens, **given)
     _check_limits(params, limits)
+    check_priority(body.priority or 0)
     return params
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
 from twinfer.policy.overload import expected_ttft
 from twinfer.policy.preemption import choose_victim
+from twinfer.policy.queueing import turn
 from twinfer.policy.routing import route_decode, route_prefill
 from twinfer.router.engines import EngineView, Phase, candidates
 from twinfer.router.memory import Memory
@@ -62,13 +63,18 @@ class Core:
 
     def expected_ttft(self, request: Request) -> float:
         """Seconds until a new request would have its first token, from the queue and the measured rates."""
+        self._waits(request)
+        return self._expected_ttft(request.turn, len(request.tokens) - self.memory.foreseen(request))
+
+    def least_ttft(self, priority: int, now: float) -> float:
+        """As `expected_ttft`, of the shortest request that could come now."""
+        return self._expected_ttft((turn(now, 1, priority), self.latest + 1), 1)
+
+    def _expected_ttft(self, turn: tuple[float, int], own: int) -> float:
         prefilling = [r for engine in self.engines.values() for r in engine.prefilling.values()]
-        turn = request.turn
         ahead = sum(
             len(r.tokens) - max(r.computed, r.awaited) for r in [*self.queue, *prefilling] if r.turn < turn
         )
-        self._waits(request)
-        own = len(request.tokens) - self.memory.foreseen(request)
         rate = sum(engine.work.prefill_rate for engine in candidates(self.engines.values(), "prefill"))
         return expected_ttft(ahead, own, rate)
 

@@ -32,6 +32,14 @@ class Generation(msgspec.Struct, frozen=True):
     family: str = ""
 
 
+def check_priority(priority: int) -> None:
+    """Raises RequestError for a priority out of range."""
+    if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
+        raise RequestError(
+            f"priority must be from {-MOST_PRIORITY} to {MOST_PRIORITY}, not {priority}", param="priority"
+        )
+
+
 def new_family(answers: int) -> str:
     """A family for so many answers of one call; none where there is nobody to share with."""
     return uuid.uuid4().hex if answers > 1 else ""
@@ -73,10 +81,7 @@ def generations(
         RequestError: the prompt is empty or leaves no room for an answer; `param` is the field to blame.
     """
     check_prompt(prompt, max_model_len, param)
-    if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
-        raise RequestError(
-            f"priority must be from {-MOST_PRIORITY} to {MOST_PRIORITY}, not {priority}", param="priority"
-        )
+    check_priority(priority)
     room = max_model_len - len(prompt)
     max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
     stop_tokens = params.stop_tokens(eos)

@@ -129,16 +129,26 @@ class Router:
             ticket.expire_after(generation.timeout)
         return ticket
 
+    def check_room(self, priority: int) -> None:
+        """Refuse cheaply, before a prompt is looked at, what `submit` would refuse however short it is.
+
+        Raises:
+            OverloadedError: as in `submit`.
+        """
+        if self._slo_ttft is not None:
+            self._refuse_after(self._core.least_ttft(priority, time.monotonic()))
+
     def _refuse_late(self, request: Request) -> None:
-        if self._slo_ttft is None:
-            return
-        request.timeline.arrived = time.monotonic()
-        expected = self._core.expected_ttft(request)
+        if self._slo_ttft is not None:
+            request.timeline.arrived = time.monotonic()
+            self._refuse_after(self._core.expected_ttft(request))
+
+    def _refuse_after(self, expected: float) -> None:
         wait = retry_after(expected, self._slo_ttft)
         if wait is not None:
             raise OverloadedError(
-                f"the first token would come after {expected:.1f} s, over the target of {self._slo_ttft} s;"
-                f" try again in {wait:.0f} s",
+                f"the first token would come after {expected:.1f} s, too late for the target of"
+                f" {self._slo_ttft} s; try again in {wait:.0f} s",
                 retry_after=wait,
             )
 
