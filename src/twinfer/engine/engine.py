@@ -43,11 +43,13 @@ class Engine:
         self._max_batch = max_batch
         self._slo_tpot = slo_tpot
         self._last_began = self._step_seconds = 0.0
+        self._planned: Plan | None = None  # until something changes
         self._prompts: dict[int, Sequence] = {}
         self._decodes: dict[int, Sequence] = {}
 
     def take(self, message: ToEngine) -> Released | None:
         """Act on a message; the answer, if it has one, is for the router."""
+        self._planned = None
         match message:
             case Prefill():
                 self._prompts[message.request] = Sequence(message, self._page_tokens, time.monotonic())
@@ -86,6 +88,7 @@ class Engine:
         Requests whose pages turn out to belong to others are let go; no token of theirs is reported.
         """
         plan = self._plan()
+        self._planned = None
         prompts = [(self._prompts[request], count) for request, count in plan.prompts]
         decodes = [(self._decodes[request], count) for request, count in plan.decodes]
         sequences = [sequence for sequence, _ in [*prompts, *decodes]]
@@ -119,12 +122,14 @@ class Engine:
         self._decodes.pop(request, None)
 
     def _plan(self) -> Plan:
-        return plan_step(
-            (sequence.item for sequence in self._prompts.values()),
-            (sequence.item for sequence in self._decodes.values()),
-            chunk=self._chunk,
-            max_batch=self._max_batch,
-        )
+        if self._planned is None:
+            self._planned = plan_step(
+                [sequence.item for sequence in self._prompts.values()],
+                [sequence.item for sequence in self._decodes.values()],
+                chunk=self._chunk,
+                max_batch=self._max_batch,
+            )
+        return self._planned
 
     def _compute(self, prompts: list[tuple[Sequence, int]], decodes: list[tuple[Sequence, int]]) -> list[int]:
         if self._prefill is self._decode:
