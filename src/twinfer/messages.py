@@ -13,6 +13,7 @@ process on a host shares.
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import Any, Literal, TypeVar
 
@@ -49,7 +50,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     """What an engine must know of a request besides its tokens and pages.
 
     Generation ends at a token of `stop_tokens` or when prompt and answer reach `max_length` tokens.
-    `arrived` and `priority` decide whose prompt comes first.
+    `arrived`, `priority` and `due`, when its first token should be there, decide whose prompt comes first.
     """
 
     sampling: Sampling
@@ -57,6 +58,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     max_length: int
     arrived: float = 0.0
     priority: int = 0
+    due: float = math.inf
 
 
 class Region(msgspec.Struct, frozen=True, array_like=True):

@@ -91,6 +91,7 @@ def test_grants_fit_into_the_table(grant, room):
         changed(START, task=changed(TASK, max_length=33)),
         changed(START, task=changed(TASK, max_length=4)),
         changed(START, task=changed(TASK, arrived=float("nan"))),
+        changed(START, task=changed(TASK, due=float("nan"))),
         changed(START, task=changed(TASK, priority=1 << 40)),
         changed(START, task=changed(TASK, sampling=Sampling(float("nan")))),
         changed(START, task=changed(TASK, sampling=Sampling(top_k=-1))),

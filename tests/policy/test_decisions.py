@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
 from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
 from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step, smooth_step
 from twinfer.policy.preemption import choose_victim
-from twinfer.policy.queueing import AGEING, turn
+from twinfer.policy.queueing import AGEING, LATE, due, is_late, turn
 from twinfer.policy.restart import DELAYS, REDEEMED_BY, count_death, restart_delay
 from twinfer.policy.routing import Load, route_decode, route_prefill
 
@@ -49,6 +51,38 @@ def test_a_short_prompt_overtakes_and_a_long_one_does_not_starve(arrived, long, 
         later + short / AGEING >= patience
     ) or abs(later + short / AGEING - patience) < 1e-3
     assert turn(arrived, short, -1) < turn(arrived + 9.9, short, 0)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.integers(1, 3000), st.floats(0.5, 9)), min_size=1, max_size=12),
+    st.floats(0, 20),
+    st.floats(100, 5000),
+)
+def test_who_is_late_anyway_makes_nobody_else_late(asked, now, rate):
+    """In the planned order every request that could be in time comes before all that cannot."""
+    items = [Item(i, n, n, at, 0, due(at, target, None)) for i, (at, n, target) in enumerate(asked)]
+    late = {item.request for item in items if is_late(now, item.pending, rate, item.due)}
+    plan = plan_step(items, [], chunk=sum(item.pending for item in items), max_batch=1, now=now, rate=rate)
+    order = [request in late for request, _ in plan.prompts]
+    assert order == sorted(order)
+    for group in (True, False):
+        turns = [turn(asked[r][0], asked[r][1], 0) for r, _ in plan.prompts if (r in late) == group]
+        assert turns == sorted(turns)
+
+
+def test_being_late_ages_too():
+    assert turn(0.0, 100, 0, late=True) < turn(LATE + 1, 100, 0)
+
+
+def test_due_is_the_target_with_a_margin_or_the_timeout_if_that_is_sooner():
+    assert 10.0 < due(10.0, 2.0, None) < 12.0
+    assert due(10.0, 2.0, 1.0) == 11.0
+    assert due(10.0, None, None) == math.inf
+    assert is_late(10.0, 1000, 500.0, 11.9)
+    assert not is_late(10.0, 1000, 500.0, 12.0)
+    assert not is_late(10.0, 1000, 0.0, 11.9)
+    assert is_late(12.0, 1000, 0.0, 11.9)
+    assert not is_late(1e9, 1000, 500.0, math.inf)
 
 
 def test_a_request_that_would_be_late_is_told_when_to_come_back():

@@ -91,7 +91,7 @@ class Watch:
 
 
 class Cluster:
-    """Engines by name, messages in order, time that moves by one at every event."""
+    """Engines by name, messages in order, time that moves by a `tick` at every event."""
 
     def __init__(self, roles, *, pages, slots=8, chunk=5, backlog=16, cache=CACHE, precisions=(0, 0)):
         self.pool = np.full((pages, PAGE), -1, np.int64)
@@ -101,7 +101,7 @@ class Cluster:
         self.models = [HashModel(self.pool, precision) for precision in precisions]
         self.chunk = chunk
         self.bounds = Bounds(VOCAB, pages, PAGE)
-        self.now = 0.0
+        self.now, self.tick = 0.0, 1.0
         self.engines, self.watches, self.inbox = {}, {}, {}
         self.roles, self.ended = dict(roles), []
         self.max_model_len = pages * PAGE
@@ -130,7 +130,7 @@ class Cluster:
         self.event(self.core.lose_engine, name, watch.in_flight)
 
     def event(self, act, *args):
-        self.now += 1
+        self.now += self.tick
         act(*args, self.now)
         outbox, self.core.outbox = self.core.outbox, []
         for engine, message in outbox:
@@ -139,9 +139,10 @@ class Cluster:
         self.core.ended = []
         check(self.core)
 
-    def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt="", priority=0, family=""):
+    def submit(self, prompt, max_tokens, seed=0, stop_tokens=(), salt="", priority=0, family="", **due):
+        timeout, slo_ttft = due.get("timeout"), due.get("slo_ttft")
         generation = Generation(
-            prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt, priority, family=family
+            prompt, Sampling(seed=seed), max_tokens, stop_tokens, salt, priority, timeout, family
         )
         request = Request(
             id=next(self.numbers),
@@ -151,6 +152,7 @@ class Cluster:
             on_tokens=lambda token: None,
             on_end=lambda: None,
             tokens=list(prompt),
+            slo_ttft=slo_ttft,
         )
         self.event(self.core.submit, request)
         return request

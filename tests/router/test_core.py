@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from twinfer.policy.prefix import chain_root, extend_chain
 from twinfer.router.memory import Cache
+from twinfer.router.request import State
 
 from .simulated import PAGE, VOCAB, Cluster, expected
 
@@ -294,3 +295,49 @@ def test_the_oldest_is_never_preempted_and_order_is_kept():
     assert cluster.ended[0] is requests[0]
     for request in requests:
         check(request)
+
+
+def first_tokens(cluster, requests):
+    """The requests in the order of their first tokens."""
+    cluster.finish()
+    for request in requests:
+        check(request)
+    return sorted(requests, key=lambda request: request.timeline.first_token)
+
+
+def test_a_short_prompt_passes_a_long_one_that_an_engine_is_computing():
+    cluster = Cluster(SPLIT, pages=60)
+    cluster.tick = 0.001
+    long = cluster.submit([1] * 100, 3)
+    cluster.turn("prefill-0")
+    assert 0 < long.computed < 100
+    short = cluster.submit([2] * 4, 3)
+    cluster.turn("prefill-0")
+    assert short.begun
+    assert not long.begun
+    assert first_tokens(cluster, [long, short]) == [short, long]
+
+
+def test_who_can_still_be_in_time_goes_before_who_cannot():
+    cluster = Cluster(SPLIT, pages=60, backlog=1)
+    first = cluster.submit([1] * 40, 2, slo_ttft=1000.0)
+    late = cluster.submit([2] * 20, 2, slo_ttft=2.0)
+    never = cluster.submit([3] * 20, 2, timeout=3.0)
+    cluster.now += 3
+    others = [cluster.submit([n] * 24, 2, slo_ttft=1000.0) for n in (4, 5)]
+    assert [request.late for request in (first, late, never, *others)] == [False, True, True, False, False]
+    assert first_tokens(cluster, [first, late, never, *others]) == [first, *others, late, never]
+
+
+def test_what_is_cached_makes_a_prompt_short():
+    cluster = Cluster(SPLIT, pages=60, backlog=1)
+    cluster.submit([1] * 60, 1)
+    cluster.finish()
+    cluster.tick = 0.001
+    busy, fresh, turn = (cluster.submit([n] * length, 2) for n, length in ((2, 30), (3, 60), (1, 60)))
+    assert [request.state for request in (busy, fresh, turn)] == [
+        State.PREFILLING,
+        State.QUEUED,
+        State.PREFILLING,
+    ]
+    assert first_tokens(cluster, [busy, fresh, turn]) == [turn, busy, fresh]

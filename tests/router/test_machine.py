@@ -52,12 +52,17 @@ class Scheduler(RuleBasedStateMachine):
         salt=st.sampled_from(["", "x"]),
         priority=st.integers(-1, 1),
         copies=st.integers(1, 3),
+        slo_ttft=st.sampled_from([None, 3.0, 30.0]),
     )
-    def submit(self, prompt, most, stops, salt, priority, copies):
+    def submit(self, prompt, most, stops, salt, priority, copies, slo_ttft):
         stop_tokens = tuple(range(0, VOCAB, 7)) if stops else ()
         family = str(len(self.requests)) if copies > 1 else ""
         for seed in range(copies):
-            self.requests.append(self.cluster.submit(prompt, most, seed, stop_tokens, salt, priority, family))
+            self.requests.append(
+                self.cluster.submit(
+                    prompt, most, seed, stop_tokens, salt, priority, family, slo_ttft=slo_ttft
+                )
+            )
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data())

@@ -13,6 +13,7 @@ from twinfer.engine.sequence import Sequence
 from twinfer.engine.watch import Watch
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Stale, Step, ToEngine
 from twinfer.policy.batching import Plan, plan_step
+from twinfer.policy.overload import smooth_rate
 from twinfer.policy.pacing import next_step, smooth_step
 
 
@@ -43,6 +44,7 @@ class Engine:
         self._max_batch = max_batch
         self._slo_tpot = slo_tpot
         self._last_began = self._step_seconds = 0.0
+        self._rate = 0.0  # prompt tokens a second
         self._planned: Plan | None = None  # until something changes
         self._prompts: dict[int, Sequence] = {}
         self._decodes: dict[int, Sequence] = {}
@@ -106,6 +108,7 @@ class Engine:
         stale = self._watch.stale(sequences)
         self._watch.end()
         prompt_tokens = sum(count for _, count in prompts)
+        self._rate = smooth_rate(self._rate, prompt_tokens, ended - began)
         step = Step([], [], [], [], began, ended, prompt_tokens, len(decodes))
         for (sequence, count), token in zip([*prompts, *decodes], tokens, strict=True):
             if sequence not in stale:
@@ -128,6 +131,8 @@ class Engine:
                 [sequence.item for sequence in self._decodes.values()],
                 chunk=self._chunk,
                 max_batch=self._max_batch,
+                now=time.monotonic(),
+                rate=self._rate,
             )
         return self._planned
 

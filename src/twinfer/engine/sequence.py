@@ -51,7 +51,8 @@ class Sequence:
     def item(self) -> Item:
         """What the batching policy sees of it."""
         room = self.held * self.page_tokens - self.computed
-        return Item(self.request, len(self.tokens), room, self.task.arrived, self.task.priority)
+        task = self.task
+        return Item(self.request, len(self.tokens), room, task.arrived, task.priority, task.due)
 
     def advance(self, count: int) -> None:
         """`count` tokens have been computed."""

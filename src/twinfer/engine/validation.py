@@ -99,6 +99,8 @@ def _check_task(task: Task, bounds: Bounds) -> None:
         _refuse(f"a length of {task.max_length} in a pool of {bounds.pages} pages")
     if not (0 <= task.arrived < math.inf and abs(task.priority) <= LARGEST_INT32):
         _refuse("an arrival or a priority that is none")
+    if not task.due >= 0:
+        _refuse(f"{task.due} is no time for a first token")
     _check_sampling(task.sampling)
 
 

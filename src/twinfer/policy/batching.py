@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import msgspec
 
-from twinfer.policy.queueing import turn
+from twinfer.policy.queueing import is_late, turn
 
 WHOLE_PROMPTS_BUDGET = 2048
 
@@ -14,7 +15,7 @@ WHOLE_PROMPTS_BUDGET = 2048
 class Item(msgspec.Struct, frozen=True):
     """A request with `pending` tokens to compute, of which `room` fit into its pages.
 
-    `arrived` and `priority` decide its turn among prompts.
+    `arrived`, `priority` and `due` decide its turn among prompts.
     """
 
     request: int
@@ -22,6 +23,7 @@ class Item(msgspec.Struct, frozen=True):
     room: int
     arrived: float = 0.0
     priority: int = 0
+    due: float = math.inf
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -31,20 +33,34 @@ class Plan(msgspec.Struct, frozen=True):
     decodes: list[tuple[int, int]]
 
 
-def plan_step(prompts: Iterable[Item], decodes: Iterable[Item], *, chunk: int, max_batch: int) -> Plan:
+def plan_step(
+    prompts: Iterable[Item],
+    decodes: Iterable[Item],
+    *,
+    chunk: int,
+    max_batch: int,
+    now: float = 0.0,
+    rate: float = 0.0,
+) -> Plan:
     """Compose a step from prompts and decodes.
 
-    Prompts are packed by their turns up to `chunk` tokens; the last one is split. With
-    `chunk` 0 prompts stay whole and go first, in a step of their own, as in a traditional server.
-    Requests without a page for their next token sit the step out.
+    Prompts are packed by their turns up to `chunk` tokens; the last one is split. Those that will be
+    late at `rate` prompt tokens a second come last. With `chunk` 0 prompts stay whole and go first, in a
+    step of their own, as in a traditional server. Requests without a page for their next token sit the
+    step out.
     """
-    prompts = sorted(prompts, key=lambda item: turn(item.arrived, item.pending, item.priority))
+    prompts = sorted(prompts, key=lambda item: _turn(item, now, rate))
     if chunk == 0:
         whole = _pack_whole(prompts)
         if whole:
             return Plan(whole, [])
     ready = [(item.request, item.pending) for item in decodes if item.room >= item.pending]
     return Plan(_pack_chunks(prompts, chunk) if chunk else [], ready[:max_batch])
+
+
+def _turn(item: Item, now: float, rate: float) -> float:
+    late = is_late(now, item.pending, rate, item.due)
+    return turn(item.arrived, item.pending, item.priority, late)
 
 
 def _pack_chunks(prompts: Iterable[Item], budget: int) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
 from twinfer.policy.overload import expected_ttft
 from twinfer.policy.preemption import choose_victim
-from twinfer.policy.queueing import turn
+from twinfer.policy.queueing import is_late, turn
 from twinfer.policy.routing import route_decode, route_prefill
 from twinfer.router.engines import EngineView, Phase, candidates
 from twinfer.router.memory import Memory
@@ -63,18 +63,16 @@ class Core:
 
     def expected_ttft(self, request: Request) -> float:
         """Seconds until a new request would have its first token, from the queue and the measured rates."""
+        self.memory.foresee(request)
         self._waits(request)
-        return self._expected_ttft(request.turn, len(request.tokens) - self.memory.foreseen(request))
+        return self._expected_ttft(request.turn, request.remaining)
 
     def least_ttft(self, priority: int, now: float) -> float:
         """As `expected_ttft`, of the shortest request that could come now."""
         return self._expected_ttft((turn(now, 1, priority), self.latest + 1), 1)
 
     def _expected_ttft(self, turn: tuple[float, int], own: int) -> float:
-        prefilling = [r for engine in self.engines.values() for r in engine.prefilling.values()]
-        ahead = sum(
-            len(r.tokens) - max(r.computed, r.awaited) for r in [*self.queue, *prefilling] if r.turn < turn
-        )
+        ahead = sum(request.remaining for request in self._prompts() if request.turn < turn)
         rate = sum(engine.work.prefill_rate for engine in candidates(self.engines.values(), "prefill"))
         return expected_ttft(ahead, own, rate)
 
@@ -197,6 +195,7 @@ class Core:
 
     def _schedule(self, now: float) -> None:
         """Set going again what was interrupted, hand out pages, then start what is new."""
+        self._note_late(now)
         for request in [request for request in self.queue if self.memory.ledger.held(request.id)]:
             if self._place(request, now):
                 self.queue.remove(request)
@@ -211,6 +210,21 @@ class Core:
             if not self._admit(request, now):
                 break
             self.queue.remove(request)
+
+    def _note_late(self, now: float) -> None:
+        """Requests that can no longer be in time let the others go first."""
+        engines = candidates(self.engines.values(), "prefill")
+        rate = max((engine.work.prefill_rate for engine in engines), default=0.0)
+        late = [r for r in self._prompts() if not r.late and is_late(now, r.remaining, rate, r.due)]
+        for request in late:
+            request.late = True
+        if late:
+            self.queue.sort(key=lambda request: request.turn)
+
+    def _prompts(self) -> list[Request]:
+        """All requests that wait or whose prompt is being computed."""
+        prefilling = [r for engine in self.engines.values() for r in engine.prefilling.values()]
+        return [*self.queue, *prefilling]
 
     def _admit(self, request: Request, now: float) -> bool:
         if self._route(request, "prefill") is None:
@@ -340,6 +354,8 @@ class Core:
         self._enqueue(request)
 
     def _enqueue(self, request: Request) -> None:
+        if not self.memory.ledger.held(request.id):
+            self.memory.foresee(request)
         insort(self.queue, request, key=lambda queued: queued.turn)
 
     def _end(self, request: Request, reason: str, now: float) -> None:

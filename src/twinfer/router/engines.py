@@ -50,7 +50,7 @@ class EngineView(msgspec.Struct, eq=False):
     def load_before(self, request: Request) -> Load:
         """The work that `request` would find ahead of it there."""
         turn = request.turn
-        ahead = sum(len(r.tokens) - r.computed for r in self.prefilling.values() if r.turn < turn)
+        ahead = sum(r.remaining for r in self.prefilling.values() if r.turn < turn)
         return Load(self.id, ahead, len(self.decoding))
 
     def count(self, step: Step) -> None:

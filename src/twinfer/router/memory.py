@@ -45,6 +45,10 @@ class Memory:
             return not request.begun or len(request.tokens) - request.computed > 1
         return request.computed < request.prompt_tokens
 
+    def foresee(self, request: Request) -> None:
+        """Note how much of a request without pages is in the cache now."""
+        request.known = len(self._find_prefix(request)) * self.page_tokens
+
     def admit(self, request: Request, running: int, slots: int) -> bool:
         """Lease what the request needs to start, cached pages first; False when there is no room."""
         found = self._find_prefix(request)
@@ -54,13 +58,10 @@ class Memory:
         self.ledger.share(request.id, found)
         self.ledger.grant(request.id, fresh)
         request.computed = len(found) * self.page_tokens
+        request.known = 0
         request.cached = request.computed if request.cached is None else request.cached
         request.awaited = 0
         return True
-
-    def foreseen(self, request: Request) -> int:
-        """Tokens of a request without pages that it will not compute: in the cache, or awaited."""
-        return max(len(self._find_prefix(request)) * self.page_tokens, request.awaited)
 
     def waits(self, request: Request, other: Request) -> bool:
         """Whether a request without pages had better wait for the other, whose prompt is being computed."""

@@ -13,13 +13,14 @@ and a request whose engine died is queued again at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, auto
 
 import msgspec
 
 from twinfer.messages import Task
-from twinfer.policy.queueing import turn
+from twinfer.policy.queueing import due, turn
 from twinfer.router.generation import Generation
 from twinfer.timeline import Timeline
 
@@ -60,6 +61,8 @@ class Request(msgspec.Struct, eq=False):
     that it waits for in the queue, since another request computes them. `losses` counts
     the engines that died while a step carried it, and `lost_at` is what `computed` was at the last.
     `placement` counts how often it was given to an engine, and `leased_at` is when its lease began.
+    `known` tokens were in the cache when it was queued, `slo_ttft` is the target for its first token, and
+    it is `late` when it could not keep that, or its own timeout, even if it were next.
     `on_tokens` hears of every new token, `on_end` once of the end.
     """
 
@@ -78,6 +81,9 @@ class Request(msgspec.Struct, eq=False):
     cached: int | None = None
     given_up: int = 0
     awaited: int = 0
+    known: int = 0
+    slo_ttft: float | None = None
+    late: bool = False
     departure: Departure | None = None
     losses: int = 0
     lost_at: int = -1
@@ -103,8 +109,21 @@ class Request(msgspec.Struct, eq=False):
     @property
     def turn(self) -> tuple[float, int]:
         """Whose prompt comes first."""
-        remaining = len(self.tokens) - self.computed
-        return (turn(self.timeline.arrived, remaining, self.generation.priority), self.id)
+        late = self.late and not self.begun
+        remaining = len(self.tokens) - max(self.computed, self.known)
+        return (turn(self.timeline.arrived, remaining, self.generation.priority, late), self.id)
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that it has to compute itself, as far as can be known before it has pages."""
+        return len(self.tokens) - max(self.computed, self.known, self.awaited)
+
+    @property
+    def due(self) -> float:
+        """Until when its first token should be there."""
+        if self.begun:
+            return math.inf
+        return due(self.timeline.arrived, self.slo_ttft, self.generation.timeout)
 
     @property
     def prompt_tokens(self) -> int:
@@ -131,4 +150,5 @@ class Request(msgspec.Struct, eq=False):
             self.max_length,
             self.timeline.arrived,
             generation.priority,
+            self.due,
         )

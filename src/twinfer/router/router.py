@@ -120,6 +120,7 @@ class Router:
             on_tokens=ticket.on_token,
             on_end=ticket.on_end,
             tokens=list(generation.prompt),
+            slo_ttft=self._slo_ttft,
         )
         ticket.bind(request, lambda reason: self._cancel(request.id, reason))
         self._refuse_late(request)
