@@ -11,8 +11,8 @@ namespace TW_ISA {
 
 constexpr float kMasked = -1e30f;
 constexpr int kMostWeight = 255;
-// So few rows wait for memory.
-constexpr long kFetchRows = 8;
+// Memory is fetched so many chunks ahead of its use.
+constexpr long kAhead = 8;
 
 // Scores come out in powers of two.
 static float score_scale(long head_dim) { return 1.44269504f / __builtin_sqrtf((float)head_dim); }
@@ -135,48 +135,82 @@ static const uint32_t* without_rest(const Work& w, const uint32_t* values, long 
     return w.tail;
 }
 
-// Finds the pages of a block, and returns their number.
-template <KvType kType>
-static long find_pages(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long start) {
-    const long left = t.first_position + t.queries - start;
-    const long tokens = left < kBlockTokens ? left : kBlockTokens,
-               pages = (tokens + kPageTokens - 1) / kPageTokens;
-    for (long p = 0; p < pages; p++) {
-        const uint8_t* page = kv.pool + (size_t)t.pages[start / kPageTokens + p] * kv.page_bytes +
-                              (size_t)t.kv_head * kv.block_bytes + Kind<kType>::skip;
-        w.keys[p] = (const uint32_t*)(page + kv.keys);
-        w.at_values[p] = (const uint32_t*)(page + kv.values);
-    }
-    // A code of zero times anything is zero, but zero times what may be a NaN is not.
-    if (!Kind<kType>::int8 && tokens % kPageTokens)
-        w.at_values[pages - 1] =
-            without_rest<kType>(w, w.at_values[pages - 1], tokens % kPageTokens, h.head_dim);
-    return pages;
+static long pages_of_block(const AttentionTile& t, long block) {
+    const long left = t.first_position + t.queries - block * kBlockTokens;
+    return ((left < kBlockTokens ? left : kBlockTokens) + kPageTokens - 1) / kPageTokens;
 }
 
-// Brings a block's values to the cache while its scores are computed: pages lie anywhere in memory. With many
-// rows there is nothing to wait for.
-static void fetch_values(const Work& w, const KvLayer& kv, long rows, long pages) {
-    if (rows > kFetchRows) return;
-    for (long p = 0; p < pages; p++)
-        for (size_t at = 0; at < kv.block_bytes; at += 64) prefetch((const uint8_t*)w.at_values[p] + at);
+// A page's keys of a tile's KV head; the values are at `kv.values - kv.keys` from there.
+static const uint8_t* keys_of_page(const KvLayer& kv, const AttentionTile& t, long page) {
+    return kv.pool + (size_t)t.pages[page] * kv.page_bytes + kv.keys + (size_t)t.kv_head * kv.block_bytes;
+}
+
+// The chunks of memory that tiles use, in order: of each block the pages' keys, then their values.
+struct Chunks {
+    const AttentionTile *tile, *last;
+    long block, end;  // of the tile
+    long chunk = 0;   // of the block
+
+    // Where the next one begins; somewhere in the pool once there are no more.
+    const uint8_t* next(const KvLayer& kv) {
+        if (block == end) return kv.pool;
+        const long pages = pages_of_block(*tile, block), page = chunk < pages ? chunk : chunk - pages;
+        const uint8_t* keys = keys_of_page(kv, *tile, block * kBlockPages + page);
+        const uint8_t* at = chunk < pages ? keys : keys + (kv.values - kv.keys);
+        if (++chunk == 2 * pages) {
+            chunk = 0;
+            if (++block == end && tile != last) {
+                tile++;
+                block = 0;
+                end = tile->blocks();
+            }
+        }
+        return at;
+    }
+};
+
+static Chunks chunks_ahead(const KvLayer& kv, const AttentionTile* tile, const AttentionTile* last,
+                           long begin, long end) {
+    Chunks chunks{tile, last, begin, end};
+    for (long i = 0; i < kAhead; i++) chunks.next(kv);
+    return chunks;
+}
+
+// Finds the pages of a block, and what to fetch while they are used; returns their number.
+template <KvType kType>
+static long find_pages(Work& w, const KvLayer& kv, const AttentionTile& t, long block, Chunks& ahead) {
+    const long pages = pages_of_block(t, block);
+    for (long p = 0; p < pages; p++) {
+        const uint8_t* keys = keys_of_page(kv, t, block * kBlockPages + p) + Kind<kType>::skip;
+        w.keys[p] = (const uint32_t*)keys;
+        w.at_values[p] = (const uint32_t*)(keys + (kv.values - kv.keys));
+    }
+    for (long i = 0; i < 2 * pages; i++) w.ahead[i] = ahead.next(kv);
+    return pages;
 }
 
 // One block of all rows, into block, block_most and block_total.
 template <KvType kType>
-static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long start) {
-    const long rows = t.rows(), pages = find_pages<kType>(w, kv, h, t, start);
-    fetch_values(w, kv, rows, pages);
-    long step;
-    for (long r = 0; r < rows; r += step) {
-        step = rows - r < kScoreRows ? rows - r : kScoreRows;
-        some_scores<kType, kScoreRows>(step, w, r, Kind<kType>::units(h.head_dim), pages);
-    }
+static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const AttentionTile& t, long block,
+                         Chunks& ahead) {
+    const long rows = t.rows(), start = block * kBlockTokens;
+    const long pages = find_pages<kType>(w, kv, t, block, ahead), units = Kind<kType>::units(h.head_dim);
+    // The first rows bring to the cache what the others find there.
+    const long first_scores = rows < kScoreRows ? rows : kScoreRows;
+    some_scores<kType, kScoreRows, true>(first_scores, w, 0, units, pages);
+    for (long r = first_scores; r < rows; r += kScoreRows)
+        some_scores<kType, kScoreRows, false>(rows - r < kScoreRows ? rows - r : kScoreRows, w, r, units,
+                                              pages);
     for (long r = 0; r < rows; r++) soften<kType>(w, r, t.first_position + r / t.count + 1 - start, pages);
-    for (long r = 0; r < rows; r += step) {
-        step = rows - r < kValueRows ? rows - r : kValueRows;
-        some_values<kType, kValueRows>(step, w, r, pages, h.head_dim);
-    }
+    // A code of zero times anything is zero, but zero times what may be a NaN is not.
+    const long filled = (t.first_position + t.queries - start) % kPageTokens;
+    if (!Kind<kType>::int8 && pages * kPageTokens > t.first_position + t.queries - start)
+        w.at_values[pages - 1] = without_rest<kType>(w, w.at_values[pages - 1], filled, h.head_dim);
+    const long first_values = rows < kValueRows ? rows : kValueRows;
+    some_values<kType, kValueRows, true>(first_values, w, 0, pages, h.head_dim);
+    for (long r = first_values; r < rows; r += kValueRows)
+        some_values<kType, kValueRows, false>(rows - r < kValueRows ? rows - r : kValueRows, w, r, pages,
+                                              h.head_dim);
 }
 
 static void write_out(const Work& w, const Heads& h, const AttentionTile& t) {
@@ -189,14 +223,17 @@ static void write_out(const Work& w, const Heads& h, const AttentionTile& t) {
 }
 
 template <KvType kType>
-static void attend(const KvLayer& kv, const Heads& h, const AttentionTile& t, void* scratch) {
+static void attend(const KvLayer& kv, const Heads& h, const AttentionTile* tiles, long count, void* scratch) {
     Work w = carve(scratch, h.head_dim);
-    load_queries<kType>(w, h, t);
-    for (long b = 0; b < t.blocks(); b++) {
-        attend_block<kType>(w, kv, h, t, b * kBlockTokens);
-        merge(w, t.rows(), b == 0);
+    Chunks ahead = chunks_ahead(kv, tiles, tiles + count - 1, 0, tiles->blocks());
+    for (const AttentionTile* t = tiles; t != tiles + count; t++) {
+        load_queries<kType>(w, h, *t);
+        for (long b = 0; b < t->blocks(); b++) {
+            attend_block<kType>(w, kv, h, *t, b, ahead);
+            merge(w, t->rows(), b == 0);
+        }
+        write_out(w, h, *t);
     }
-    write_out(w, h, t);
 }
 
 // Where a block's part lies in `partials`: values, largest scores, sums.
@@ -209,9 +246,10 @@ static void attend_part(const KvLayer& kv, const Heads& h, const AttentionTile& 
                         float* partials, void* scratch) {
     Work w = carve(scratch, h.head_dim);
     load_queries<kType>(w, h, t);
+    Chunks ahead = chunks_ahead(kv, &t, &t, begin, end);
     const long values = t.rows() * w.dims, padded_rows = padded(t.rows());
     for (long b = begin; b < end; b++) {
-        attend_block<kType>(w, kv, h, t, b * kBlockTokens);
+        attend_block<kType>(w, kv, h, t, b, ahead);
         float* to = part_of(h, t, b, partials);
         memcpy(to, w.block, 4 * values);
         memcpy(to + values, w.block_most, 4 * padded_rows);
@@ -230,10 +268,10 @@ void merge_parts(const Heads& h, const AttentionTile& t, float* partials, void* 
     write_out(w, h, t);
 }
 
-void attention(const KvLayer& kv, const Heads& h, const AttentionTile& t, void* scratch) {
+void attention(const KvLayer& kv, const Heads& h, const AttentionTile* tiles, long count, void* scratch) {
     constexpr decltype(&attend<KvType::f32>) by_type[] = {attend<KvType::f32>, attend<KvType::bf16>,
                                                           attend<KvType::int8>};
-    by_type[(int)kv.type](kv, h, t, scratch);
+    by_type[(int)kv.type](kv, h, tiles, count, scratch);
 }
 
 void attention_part(const KvLayer& kv, const Heads& h, const AttentionTile& t, long begin, long end,

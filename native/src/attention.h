@@ -42,6 +42,7 @@ struct Work {
     uint32_t* tail;                     // one value block, with what lies behind the end cleared
     const uint32_t* keys[kBlockPages];  // of the block at hand
     const uint32_t* at_values[kBlockPages];
+    const uint8_t* ahead[2 * kBlockPages];  // what to fetch while a page's keys, then its values are used
 };
 
 TW_INLINE Work carve(void* scratch, long head_dim) {
@@ -94,17 +95,22 @@ struct Sum<KvType::int8> {
     }
 };
 
-// Scores of R rows against the 16 keys of each of P pages.
-template <KvType kType, int R, int P>
+// Scores of R rows against the 16 keys of each of P pages. With kFetch, each line that is read fetches one of
+// what comes later: pages lie anywhere in memory, so nobody else foresees them.
+template <KvType kType, int R, int P, bool kFetch>
 TW_INLINE void score_block(const Work& w, long row, long units, long page) {
     using S = Sum<kType>;
     S acc[R][P];
     TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] =
         S::from(Kind<kType>::int8 ? w.q_offset[row + r] : 0);
-    for (long u = 0; u < units; u++)
+    for (long u = 0; u < units; u++) {
+        if constexpr (kFetch) TW_UNROLL for (int p = 0; p < P; p++) prefetch(w.ahead[page + p] + u * 64);
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] =
             S::dot(acc[r][p], w.keys[page + p] + u * 16, w.q + (row + r) * units + u);
+    }
     TW_UNROLL for (int p = 0; p < P; p++) {
+        // The scales in front make it one line more.
+        if constexpr (kFetch && Kind<kType>::skip) prefetch(w.ahead[page + p] + units * 64);
         Float scale = splat(1);
         if constexpr (Kind<kType>::int8) scale = load((const float*)w.keys[page + p] - kPageTokens);
         TW_UNROLL for (int r = 0; r < R; r++) {
@@ -115,18 +121,18 @@ TW_INLINE void score_block(const Work& w, long row, long units, long page) {
     }
 }
 
-template <KvType kType, int R>
+template <KvType kType, int R, bool kFetch>
 TW_APART void score_rows(const Work& w, long row, long units, long pages) {
     // Few rows take more pages at once, to have enough independent sums under way.
     constexpr int P = R * kScorePages * 2 <= kScoreRows * kScorePages ? kScorePages * 2 : kScorePages;
     long p = 0;
-    for (; p + P <= pages; p += P) score_block<kType, R, P>(w, row, units, p);
-    for (; p < pages; p++) score_block<kType, R, 1>(w, row, units, p);
+    for (; p + P <= pages; p += P) score_block<kType, R, P, kFetch>(w, row, units, p);
+    for (; p < pages; p++) score_block<kType, R, 1, kFetch>(w, row, units, p);
 }
 
 // block [R][dims] = the pages' values weighted by p, over V vectors from dimension `dim` on. The last vector
 // of an odd head size is cut by `mask`.
-template <KvType kType, int R, int V, bool kCut>
+template <KvType kType, int R, int V, bool kCut, bool kFetch>
 TW_INLINE void value_block(const Work& w, long row, long pages, long stride, long dim, Mask mask) {
     using S = Sum<kType>;
     constexpr long units = Kind<kType>::page_units, p_stride = Kind<kType>::weight_stride;
@@ -139,6 +145,7 @@ TW_INLINE void value_block(const Work& w, long row, long pages, long stride, lon
             TW_UNROLL for (int v = 0; v < V; v++) {
                 alignas(64) uint32_t cut[16];
                 const uint32_t* vector = at + u * stride + v * 16;
+                if constexpr (kFetch) prefetch(w.ahead[pages + page] + 4 * (u * stride + dim + v * 16));
                 if constexpr (kCut) {
                     store((float*)cut, load((const float*)vector, mask));
                     vector = cut;
@@ -155,32 +162,33 @@ TW_INLINE void value_block(const Work& w, long row, long pages, long stride, lon
     }
 }
 
-template <KvType kType, int R>
+template <KvType kType, int R, bool kFetch>
 TW_APART void value_rows(const Work& w, long row, long pages, long head_dim) {
     constexpr int V = kValueVectors;
     const long stride = Kind<kType>::value_stride(head_dim);
     long dim = 0;
     for (; dim + V * 16 <= head_dim; dim += V * 16)
-        value_block<kType, R, V, false>(w, row, pages, stride, dim, first(16));
+        value_block<kType, R, V, false, kFetch>(w, row, pages, stride, dim, first(16));
     for (; dim + 16 <= head_dim; dim += 16)
-        value_block<kType, R, 1, false>(w, row, pages, stride, dim, first(16));
-    if (dim < head_dim) value_block<kType, R, 1, true>(w, row, pages, stride, dim, first(head_dim - dim));
+        value_block<kType, R, 1, false, kFetch>(w, row, pages, stride, dim, first(16));
+    if (dim < head_dim)
+        value_block<kType, R, 1, true, kFetch>(w, row, pages, stride, dim, first(head_dim - dim));
 }
 
-template <KvType kType, int R>
+template <KvType kType, int R, bool kFetch>
 TW_INLINE void some_scores(long rows, const Work& w, long row, long units, long pages) {
     if (rows == R)
-        score_rows<kType, R>(w, row, units, pages);
+        score_rows<kType, R, kFetch>(w, row, units, pages);
     else if constexpr (R > 1)
-        some_scores<kType, R - 1>(rows, w, row, units, pages);
+        some_scores<kType, R - 1, kFetch>(rows, w, row, units, pages);
 }
 
-template <KvType kType, int R>
+template <KvType kType, int R, bool kFetch>
 TW_INLINE void some_values(long rows, const Work& w, long row, long pages, long head_dim) {
     if (rows == R)
-        value_rows<kType, R>(w, row, pages, head_dim);
+        value_rows<kType, R, kFetch>(w, row, pages, head_dim);
     else if constexpr (R > 1)
-        some_values<kType, R - 1>(rows, w, row, pages, head_dim);
+        some_values<kType, R - 1, kFetch>(rows, w, row, pages, head_dim);
 }
 
 }  // namespace TW_ISA

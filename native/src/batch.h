@@ -34,6 +34,11 @@ struct AttentionItem {
     const int32_t* pages;
 };
 
+// Tiles [begin, end), which one member computes in turn.
+struct AttentionRun {
+    long begin, end;
+};
+
 // Blocks [begin, end) of an attention item; `partials` is where the item's parts begin, -1 where the item is
 // computed as a whole.
 struct AttentionPart {

@@ -103,7 +103,7 @@ void write_kv(const std::string& isa, const Array& k, const Array& v, const Writ
 // A tile as a whole, or in parts of so many blocks, the last one first.
 void attend(const Kernels& kernels, const KvLayer& kv, const Heads& h, const AttentionTile& tile, long part,
             void* scratch) {
-    if (part < 1) return kernels.attention(kv, h, tile, scratch);
+    if (part < 1) return kernels.attention(kv, h, &tile, 1, scratch);
     std::vector<float> partials(static_cast<size_t>(tile.blocks() * partial_floats(tile.rows(), h.head_dim)));
     for (long begin = (tile.blocks() - 1) / part * part; begin >= 0; begin -= part)
         kernels.attention_part(kv, h, tile, begin, std::min(tile.blocks(), begin + part), partials.data(),

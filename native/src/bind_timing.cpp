@@ -79,7 +79,7 @@ double time_attention(const std::string& isa, long context, long queries, long g
     const long stride = group * head_dim;
     const AttentionTile tile{q.data(), out.data(), stride, stride, first, queries, 0, 0, group, pages.data()};
     std::vector<uint8_t> scratch(attention_scratch(head_dim));
-    return quickest(repeats, [&] { kernels.attention(kv, h, tile, scratch.data()); });
+    return quickest(repeats, [&] { kernels.attention(kv, h, &tile, 1, scratch.data()); });
 }
 
 }  // namespace

@@ -129,37 +129,53 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
     });
 }
 
-AttentionTile Decoder::tile(const AttentionItem& item) {
-    const long width = config_.heads * config_.head_dim,
-               stride = width + 2 * config_.kv_heads * config_.head_dim;
-    return {scratch_.wide.data() + item.row * stride,
-            scratch_.attended.data() + item.row * width,
-            stride,
-            width,
-            item.position,
-            item.queries,
-            item.kv_head,
-            item.first_head,
-            item.count,
-            item.pages};
-}
-
-// Cuts items into parts where there are too few of them to keep the team busy to the end.
+// Makes tiles of a pass's items, and cuts the work: into runs of whole tiles that get shorter towards the
+// end, or, where there are too few tiles to keep the team busy, into parts of tiles.
 void Decoder::plan_attention(const Pass& pass) {
-    const long items = static_cast<long>(pass.attention.size()), members = team_->present();
-    long blocks = 0;
-    for (const AttentionItem& item : pass.attention) blocks += tile(item).blocks();
-    const bool whole = members == 1 || items > kItemsPerMember * members;
-    const long most = whole ? blocks : std::max(1L, blocks / (kItemsPerMember * members));
+    const long width = config_.heads * config_.head_dim,
+               stride = width + 2 * config_.kv_heads * config_.head_dim, members = team_->present();
+    scratch_.tiles.clear();
+    for (const AttentionItem& item : pass.attention)
+        scratch_.tiles.push_back({scratch_.wide.data() + item.row * stride,
+                                  scratch_.attended.data() + item.row * width, stride, width, item.position,
+                                  item.queries, item.kv_head, item.first_head, item.count, item.pages});
+    scratch_.runs.clear();
     scratch_.parts.clear();
     scratch_.split.clear();
-    long floats = 0;
-    for (long i = 0; i < items; i++) {
-        const AttentionTile t = tile(pass.attention[static_cast<size_t>(i)]);
+    const long tiles = static_cast<long>(scratch_.tiles.size());
+    if (members == 1 || tiles > kItemsPerMember * members)
+        plan_runs(members);
+    else
+        plan_parts(members);
+}
+
+void Decoder::plan_runs(long members) {
+    const long tiles = static_cast<long>(scratch_.tiles.size());
+    auto cost = [&](long i) {
+        const AttentionTile& t = scratch_.tiles[static_cast<size_t>(i)];
+        return t.rows() * t.blocks();
+    };
+    long left = 0;
+    for (long i = 0; i < tiles; i++) left += cost(i);
+    for (long begin = 0, end; begin < tiles; begin = end) {
+        const long share = members == 1 ? left : left / (kItemsPerMember * members);
+        long run = cost(begin);
+        for (end = begin + 1; end < tiles && run + cost(end) <= share; end++) run += cost(end);
+        scratch_.runs.push_back({begin, end});
+        left -= run;
+    }
+}
+
+void Decoder::plan_parts(long members) {
+    long blocks = 0, floats = 0;
+    for (const AttentionTile& t : scratch_.tiles) blocks += t.blocks();
+    const long most = std::max(1L, blocks / (kItemsPerMember * members));
+    for (size_t i = 0; i < scratch_.tiles.size(); i++) {
+        const AttentionTile& t = scratch_.tiles[i];
         const long pieces = ceil_div(t.blocks(), most);
         for (long p = 0; p < pieces; p++)
-            scratch_.parts.push_back(
-                {i, t.blocks() * p / pieces, t.blocks() * (p + 1) / pieces, pieces > 1 ? floats : -1});
+            scratch_.parts.push_back({static_cast<long>(i), t.blocks() * p / pieces,
+                                      t.blocks() * (p + 1) / pieces, pieces > 1 ? floats : -1});
         if (pieces == 1) continue;
         scratch_.split.push_back(static_cast<long>(scratch_.parts.size()) - 1);
         floats += t.blocks() * partial_floats(t.rows(), config_.head_dim);
@@ -167,24 +183,29 @@ void Decoder::plan_attention(const Pass& pass) {
     grow(scratch_.partials, floats);
 }
 
-void Decoder::run_attention(const Pass& pass, const KvLayer& kv) {
+void Decoder::run_attention(const KvLayer& kv) {
     const Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
+    const AttentionTile* tiles = scratch_.tiles.data();
+    auto scratch_of = [&](int member) {
+        return static_cast<void*>(scratch_.attention[static_cast<size_t>(member)].data());
+    };
+    team_->run(static_cast<long>(scratch_.runs.size()), [&](long i, int member) {
+        const AttentionRun& run = scratch_.runs[static_cast<size_t>(i)];
+        kernels_.attention(kv, heads, tiles + run.begin, run.end - run.begin, scratch_of(member));
+    });
     team_->run(static_cast<long>(scratch_.parts.size()), [&](long i, int member) {
         const AttentionPart& part = scratch_.parts[static_cast<size_t>(i)];
-        const AttentionTile t = tile(pass.attention[static_cast<size_t>(part.item)]);
-        void* scratch = scratch_.attention[static_cast<size_t>(member)].data();
         if (part.partials < 0)
-            kernels_.attention(kv, heads, t, scratch);
+            kernels_.attention(kv, heads, tiles + part.item, 1, scratch_of(member));
         else
-            kernels_.attention_part(kv, heads, t, part.begin, part.end,
-                                    scratch_.partials.data() + part.partials, scratch);
+            kernels_.attention_part(kv, heads, tiles[part.item], part.begin, part.end,
+                                    scratch_.partials.data() + part.partials, scratch_of(member));
     });
     team_->run(static_cast<long>(scratch_.split.size()), [&](long i, int member) {
         const AttentionPart& part =
             scratch_.parts[static_cast<size_t>(scratch_.split[static_cast<size_t>(i)])];
-        kernels_.merge_parts(heads, tile(pass.attention[static_cast<size_t>(part.item)]),
-                             scratch_.partials.data() + part.partials,
-                             scratch_.attention[static_cast<size_t>(member)].data());
+        kernels_.merge_parts(heads, tiles[part.item], scratch_.partials.data() + part.partials,
+                             scratch_of(member));
     });
 }
 
@@ -227,7 +248,7 @@ void Decoder::run_layers(const Pass& pass) {
                 kernels_.write_kv(kv, {c.heads, c.kv_heads, c.head_dim}, token.page, token.slot, k, v);
             }
         });
-        run_attention(pass, kv);
+        run_attention(kv);
         encode_rows(layer.out, attended, q_width, rows, nullptr);
         multiply(layer.out, rows, x, c.hidden, Epilogue::add);
 

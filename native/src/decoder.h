@@ -55,6 +55,8 @@ struct Scratch {
     std::vector<int8_t> codes;
     std::vector<int32_t> offset;
     std::vector<std::vector<uint8_t>> attention;  // per member
+    std::vector<AttentionTile> tiles;
+    std::vector<AttentionRun> runs;
     std::vector<AttentionPart> parts;
     std::vector<long> split;                // the items that are computed in parts
     std::vector<float> partials;            // of all split items
@@ -80,9 +82,10 @@ class Decoder {
   private:
     std::vector<Pass> prepare(const Batch& batch);
     void run_layers(const Pass& pass);
-    void run_attention(const Pass& pass, const KvLayer& kv);
+    void run_attention(const KvLayer& kv);
     void plan_attention(const Pass& pass);
-    AttentionTile tile(const AttentionItem& item);
+    void plan_runs(long members);
+    void plan_parts(long members);
     void encode_rows(const Matrix& for_matrix, const float* x, long stride, long rows, const float* norm);
     void multiply(const Matrix& w, long rows, float* out, long out_stride, Epilogue epilogue);
     void run_output(const float* x, std::span<const long> rows, float* out, long out_stride);

@@ -122,8 +122,9 @@ struct Kernels {
     void (*rope)(float* x, long heads, long head_dim, const float* cos, const float* sin);
     // Stores one token's keys and values [kv_heads][head_dim] at a position of a page.
     void (*write_kv)(const KvLayer&, const Heads&, long page, long slot, const float* k, const float* v);
-    void (*attention)(const KvLayer&, const Heads&, const AttentionTile&, void* scratch);
-    // The same in parts: some blocks into their places in `partials` [blocks][partial_floats], then all of
+    // Tiles one after the other.
+    void (*attention)(const KvLayer&, const Heads&, const AttentionTile* tiles, long count, void* scratch);
+    // One of them in parts: some blocks into their places in `partials` [blocks][partial_floats], then all of
     // them merged. Bit-identical to `attention`.
     void (*attention_part)(const KvLayer&, const Heads&, const AttentionTile&, long first_block,
                            long end_block, float* partials, void* scratch);

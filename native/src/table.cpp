@@ -13,7 +13,7 @@ void rms_norm(const float*, const float*, float, long, float*);
 void encode(Format, const float*, long, const Activations&, long);
 void rope(float*, long, long, const float*, const float*);
 void write_kv(const KvLayer&, const Heads&, long, long, const float*, const float*);
-void attention(const KvLayer&, const Heads&, const AttentionTile&, void*);
+void attention(const KvLayer&, const Heads&, const AttentionTile*, long, void*);
 void attention_part(const KvLayer&, const Heads&, const AttentionTile&, long, long, float*, void*);
 void merge_parts(const Heads&, const AttentionTile&, float*, void*);
 long argmax(const float*, long);
