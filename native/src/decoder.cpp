@@ -14,6 +14,8 @@ namespace {
 // Rows of an item of row-wise work, and of a block of a product.
 constexpr long kRowItem = 16;
 constexpr long kProductRows = 96;
+// Multiplications and additions that an item of a large product has at most, some 0.1 ms.
+constexpr long kItemAdds = 16'000'000;
 // Attention calls that suffice for a balanced team, for each member.
 constexpr long kItemsPerMember = 4;
 // Rows whose logits are held at once.
@@ -116,10 +118,16 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
     const Activations a = activations(w, rows);
     const Product product{&w, &a, out, out_stride, epilogue};
     // Few rows are bound by memory: split columns finely. Many are bound by arithmetic: split into blocks
-    // whose activations stay in cache.
+    // whose activations stay in cache, and so short that a core may be lent or taken back at any time.
     const long row_blocks = ceil_div(rows, kProductRows), row_item = ceil_div(rows, row_blocks);
-    const long wanted = team_->present() == 1 ? 1 : (row_blocks > 1 ? 16 : 6) * team_->present();
-    const long panels = std::clamp(ceil_div(wanted, row_blocks), 1L, ceil_div(w.tiles(), 4));
+    const long members = team_->present(), adds = row_item * w.tiles() * 16 * w.k;
+    const long panels =
+        std::clamp(team_->size() == 1 ? 1L
+                   : row_blocks > 1
+                       ? std::max(ceil_div(16 * std::max(2L, members), row_blocks), ceil_div(adds, kItemAdds))
+                   : members > 1 ? 6 * members
+                                 : 1L,
+                   1L, ceil_div(w.tiles(), 4));
     const long tile_item = ceil_div(ceil_div(w.tiles(), panels), 4) * 4,
                tile_items = ceil_div(w.tiles(), tile_item);
     team_->run(row_blocks * tile_items, [&](long i, int) {

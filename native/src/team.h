@@ -2,8 +2,8 @@
 //
 // The caller is the first member. The others spin for a short while after work, then sleep until there is
 // more. A member that sleeps or is not scheduled never holds the others up: it takes no items. One that loses
-// its core in the middle of an item does; the caller then works alone for a while, in proportion to what it
-// waited, so that a busy core costs a few percent and not a time slice per round.
+// its core in the middle of an item does. Where that happens often the caller works alone for a while, in
+// proportion to what it waited, so that a busy core costs a few percent and not a time slice per round.
 //
 // A member may sit on a core that belongs to somebody else, who lends it: a word in shared memory holds the
 // time until which the core is free (nanoseconds of the monotonic clock). Such a member takes no item after
@@ -53,8 +53,10 @@ class Team {
     void run_all(long items, Call call, void* context);
     long take_items(uint64_t state, int member);
     void serve(int member, int core);
+    void wake_members();
     bool may_work(int member) const;
     void wait_for_others(long items, uint64_t length);
+    void count_stall(uint64_t waited, uint64_t time);
 
     // What a sleeping member waits on; one each, so that nobody is woken on a core that is not lent.
     struct alignas(64) Bed {
@@ -71,7 +73,9 @@ class Team {
     alignas(64) std::atomic<uint64_t> state_{0};
     alignas(64) std::atomic<long> done_{0};
     alignas(64) std::atomic<bool> stop_{false};
-    uint64_t alone_until_ = 0;  // the caller's
+    // The caller's, in nanoseconds: how long it waited for members without a core, less a share of the time
+    // since; when that was last counted; and until when it works alone.
+    uint64_t stalled_ = 0, counted_ = 0, alone_until_ = 0;
     long items_ = 0;
     Call call_ = nullptr;
     void* context_ = nullptr;

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
-import time
 
 import msgspec
 import zmq
@@ -64,13 +64,8 @@ class Link:
         return messages
 
     def _sleep(self, seconds: float | None) -> None:
-        """Polling knows whole milliseconds only."""
-        if seconds is None:
-            self._socket.poll(None)
-        elif seconds >= 0.001:
-            self._socket.poll(int(seconds * 1000))
-        else:
-            time.sleep(seconds)
+        """Not by polling, which knows whole milliseconds only."""
+        select.select([self._socket], [], [], seconds)
 
     def close(self) -> None:
         """Send what is queued and close."""
