@@ -27,9 +27,8 @@ from engine_rows import ROWS, Measured, Row, summary
 from plot_engines import plot
 from quiet import BEARABLE, run_quietly
 from record import machine, save
-from rivals.catalog import HOME, RIVALS, is_installed, python_of
-from rivals.folder import convert
-from twinfer.model.load import load
+from rivals.catalog import RIVALS, is_installed, python_of
+from rivals.folder import folder_of
 from twinfer.model.resolve import resolve
 
 CONTEXT = 256
@@ -81,16 +80,8 @@ def _command(name: str, model: Path) -> list[str]:
         str(python_of(name)),
         str(rival.script),
         "--model",
-        str(_folder(model) if rival.folder else model),
+        str(folder_of(model) if rival.folder else model),
     ]
-
-
-def _folder(model: Path) -> Path:
-    """The model as a Hugging Face folder, converted once."""
-    folder = HOME / "models" / model.stem
-    if not (folder / "model.safetensors").exists():
-        convert(load(model), folder)
-    return folder
 
 
 def _facts(report: dict[str, Any]) -> dict[str, Any]:

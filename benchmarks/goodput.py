@@ -1,127 +1,121 @@
-"""Twinfer against itself: the rate at which 90 % of the requests keep their targets, mode by mode.
+"""Twinfer against itself and its rivals: the rate at which 90 % of the requests keep their targets.
 
-Each workload is offered to a disaggregated server and to colocated ones, traditional (whole prompts) and
-with chunked prefill, all with the same requests, queue order and prefix cache, in turns on one machine.
+Every workload is offered to a disaggregated server, a traditional one (--colocate --prefill-chunk 0) and
+colocated ones with prompts in chunks of 16, 32, 64, 128 and 256 tokens. All get the same requests with the
+same seed, the same targets (--slo-ttft, --slo-tpot), queue order and prefix cache. A search probes rates
+until it is known within 5 %; of the chunk sizes only those that can still be the best are probed on. In the
+end the rates that were found are tried once more, in turns. Further rows: one request after another
+(one-by-one), and on conv-40 the rivals that are installed (benchmarks/rivals/install.py).
 
-    python benchmarks/goodput.py [--workloads conv-40,p64] [--modes disaggregated,traditional,chunk-64]
-                                 [--seconds 60] [--save]
+    python benchmarks/goodput.py                                everything, about two hours
+    python benchmarks/goodput.py --rows conv-15,one-by-one      some rows
+    python benchmarks/goodput.py --draft /tmp/try --seconds 8   a rough look, kept apart
+    python benchmarks/goodput.py --render                       tables and pictures from what is there
+
+Each measurement is saved at once in benchmarks/results/goodput.json; interrupted, the program goes on where
+it was when it is started again. It measures again what is not of this code (src/, native/) or not with these
+settings, and everything with --again. After each row docs/goodput.md and its pictures are written.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from goodput_book import Book
+from goodput_docs import show, write
+from goodput_measure import MeasureError
+from goodput_rows import Measuring, measure_one_by_one, measure_workload
+from goodput_summary import summary
+from goodput_table import DOCS, ONE_BY_ONE, RESULTS, WORKLOADS
+from plot_goodput import bars, curves
+from record import code_version, machine
+from rivals.catalog import RIVALS, is_installed
 
-from record import RESULTS, save
-
-
-class Workload(NamedTuple):
-    """What is asked, the targets in seconds, and the ratios aimed at against the two baselines."""
-
-    load: list[str]
-    ttft: float
-    tpot: float
-    over_traditional: float
-    over_chunked: float
-
-
-CONVERSATION = ["--trace", "azure-conv", "--length-scale", "0.5"]
-MOONCAKE = ["--trace", "mooncake", "--length-scale", "0.125"]
-WORKLOADS = {
-    "conv-40": Workload(CONVERSATION, 3, 0.040, 1.4, 1.1),
-    "conv-15": Workload(CONVERSATION, 3, 0.015, 2.0, 1.15),
-    "conv-10": Workload(CONVERSATION, 3, 0.010, 3.0, 1.15),
-    "p1024": Workload(["--input", "1024", "--output", "64"], 4, 0.015, 2.5, 1.1),
-    "p256": Workload(["--input", "256", "--output", "128"], 1, 0.015, 1.3, 1.1),
-    "p64": Workload(["--input", "64", "--output", "256"], 1, 0.040, 1.0, 1.0),
-    "mooncake": Workload(MOONCAKE, 3, 0.015, 2.0, 1.1),
-}
-CHUNKS = (16, 32, 64, 128, 256)
-MODES: dict[str, list[str]] = {
-    "disaggregated": [],
-    "traditional": ["--colocate", "--prefill-chunk", "0"],
-    **{f"chunk-{size}": ["--colocate", "--prefill-chunk", str(size)] for size in CHUNKS},
-}
+ROWS = (*WORKLOADS, ONE_BY_ONE)
 
 
 def main() -> None:
+    args = _arguments()
+    identity = {"code": code_version(), "seconds": args.seconds, "seed": args.seed}
+    folder = args.draft
+    book = Book(RESULTS if folder is None else folder / "goodput.json", identity, machine(), summary)
+    failed = [] if args.render else measure(book, args)
+    render(book, folder)
+    if failed:
+        sys.exit("\n".join(["goodput.py: error: not everything could be measured", *failed]))
+
+
+def measure(book: Book, args: argparse.Namespace) -> list[str]:
+    """Measure the rows, one after the other; what could not be measured, and why."""
+    measuring = Measuring(book, args.seconds, args.seed, args.turns, args.requests, args.rivals)
+    failed: list[str] = []
+    for row in args.rows:
+        book.begin(row, again=args.again)
+        try:
+            if row == ONE_BY_ONE:
+                measure_one_by_one(measuring)
+            else:
+                failed += measure_workload(measuring, row)
+        except MeasureError as error:
+            failed.append(f"{row}: {error}")
+            print(f"  {error}", flush=True)
+        book.save()
+        show(book.rows())
+        render(book, args.draft)
+    return failed
+
+
+def render(book: Book, draft: Path | None) -> None:
+    """Tables and pictures of all rows there are: in docs/, or beside the draft's measurements."""
+    rows = book.rows()
+    if not rows:
+        return
+    folder = DOCS if draft is None else draft
+    document = folder / "goodput.md"
+    if not document.exists():
+        document.write_text("")
+    write(rows, document)
+    if set(rows) - {ONE_BY_ONE}:
+        bars(book.machine, rows, folder / "goodput.png")
+        curves(book.machine, rows, book.entries, folder / "goodput-curves.png")
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workloads", default=",".join(WORKLOADS))
-    parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--seconds", type=float, default=60, help="of arrivals at each rate")
-    parser.add_argument("--start-rate", type=float, default=2.0)
-    parser.add_argument("--save", action="store_true", help="keep the figures in results/goodput.json")
-    args = parser.parse_args()
-    rows = {}
-    for name in args.workloads.split(","):
-        rows[name] = {
-            mode: measure(WORKLOADS[name], MODES[mode], args.seconds, args.start_rate)
-            for mode in args.modes.split(",")
-        }
-        show(name, rows[name])
-        if args.save:
-            save("goodput", {"seconds": args.seconds, "workloads": {**_saved(), **rows}})
+    here = tuple(name for name, rival in RIVALS.items() if rival.server and is_installed(name))
+    parser.add_argument(
+        "--rows", type=_names(ROWS), default=ROWS, help=f"some of {','.join(ROWS)}; all if none"
+    )
+    parser.add_argument(
+        "--rivals", type=_names(RIVALS), default=here, help="those installed if none; '' for none"
+    )
+    parser.add_argument("--seconds", type=float, default=30, help="of arrivals at each rate; 30 if none")
+    parser.add_argument(
+        "--turns", type=int, default=1, help="in which all found rates are tried again; 1 if none"
+    )
+    parser.add_argument("--requests", type=int, default=40, help="one after another, three turns; 40 if none")
+    parser.add_argument("--seed", type=int, default=0, help="of arrivals, lengths and contents; 0 if none")
+    parser.add_argument("--again", action="store_true", help="measure what is already there too")
+    parser.add_argument(
+        "--draft", type=Path, help="a folder to keep everything in, instead of results/ and docs/"
+    )
+    parser.add_argument("--render", action="store_true", help="measure nothing, write tables and pictures")
+    return parser.parse_args()
 
 
-def measure(workload: Workload, options: list[str], seconds: float, start_rate: float) -> dict[str, Any]:
-    """The report of `twinfer bench goodput` against a fresh server."""
-    targets = ["--slo-ttft", str(workload.ttft), "--slo-tpot", str(workload.tpot)]
-    with server([*options, "--slo-tpot", str(workload.tpot)]) as url:
-        search = ["--seconds", str(seconds), "--start-rate", str(start_rate), "--no-progress"]
-        command = ["bench", "goodput", "--url", url, *workload.load, *targets, *search]
-        done = subprocess.run(
-            [sys.executable, "-m", "twinfer.cli", *command], capture_output=True, text=True, check=False
-        )
-    if done.returncode != 0:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
+def _names(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    def names(text: str) -> tuple[str, ...]:
+        wanted = tuple(name for name in text.split(",") if name)
+        if unknown := [name for name in wanted if name not in known]:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(known)}")
+        return wanted
 
-
-@contextmanager
-def server(options: list[str]) -> Iterator[str]:
-    """A server's address, while it runs."""
-    command = [sys.executable, "-m", "twinfer.cli", "serve", "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield next(found[0] for line in process.stdout if (found := re.search(r"http://[\w.:]+", line)))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-
-
-def show(name: str, modes: dict[str, dict[str, Any]]) -> None:
-    workload = WORKLOADS[name]
-    title = f"{name}: TTFT {workload.ttft} s, TPOT {workload.tpot * 1000:.0f} ms"
-    table = Table("mode", "goodput req/s", "disaggregated over it", "aimed at", title=title)
-    ours = _rate(modes["disaggregated"]) if "disaggregated" in modes else 0.0
-    for mode, report in modes.items():
-        rate = _rate(report)
-        aim = workload.over_traditional if mode == "traditional" else workload.over_chunked
-        ratio = f"{ours / rate:.2f}" if rate else "–"
-        table.add_row(mode, f"{rate:.2f}", ratio, "" if mode == "disaggregated" else f"{aim:.2f}")
-    Console().print(table)
-
-
-def _rate(report: dict[str, Any]) -> float:
-    return float(report["goodput_req_s"])
-
-
-def _saved() -> dict[str, Any]:
-    path = RESULTS / "goodput.json"
-    return json.loads(path.read_text())["workloads"] if path.exists() else {}
+    return names
 
 
 if __name__ == "__main__":

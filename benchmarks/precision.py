@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from record import machine, save
+from record import fill, machine, save
 from twinfer._native import Decoder
 from twinfer.bench.rig import build_rig
 from twinfer.bench.shapes import page_tables
@@ -35,7 +35,6 @@ from twinfer.serving import decide
 
 ROOT = Path(__file__).parent.parent
 PROMPT, CONTEXT, BATCHES, REPEATS = 512, 256, (1, 16), 5
-BEGIN, END = "<!-- table: benchmarks/precision.py -->\n", "<!-- end -->\n"
 
 
 def main() -> None:
@@ -140,10 +139,7 @@ def write_table(rows: list[dict[str, Any]], threads: int, isa: str) -> None:
         "|---|---|---|---|---|---|---|---|",
         *map(row_text, rows),
     ]
-    path = ROOT / "docs/precision.md"
-    before, _, rest = path.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    path.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + after)
+    fill(ROOT / "docs/precision.md", "precision.py", lines)
 
 
 if __name__ == "__main__":

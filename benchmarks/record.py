@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -33,6 +34,22 @@ def save(name: str, figures: dict[str, Any]) -> None:
     print(json.dumps(figures))
 
 
+def code_version() -> str:
+    """The last commit that touched what is measured, and a hash of what has changed in it since."""
+    parts = ("src", "native", "CMakeLists.txt", "pyproject.toml")
+    commit = _git("log", "-1", "--format=%h", "--", *parts)
+    changes = _git("diff", "HEAD", "--", *parts)
+    return commit + (f"+{hashlib.sha256(changes.encode()).hexdigest()[:7]}" if changes else "")
+
+
+def fill(path: Path, script: str, lines: list[str]) -> None:
+    """Replace what a document holds between the marks of a script by these lines."""
+    begin, end = f"<!-- table: benchmarks/{script} -->\n", "<!-- end -->\n"
+    before, _, rest = path.read_text().partition(begin)
+    after = rest.partition(end)[2]
+    path.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
+
+
 def _cpu_model() -> str:
     """The model's name; virtual machines often tell less than family and model numbers do."""
     facts: dict[str, str] = {}
@@ -44,5 +61,5 @@ def _cpu_model() -> str:
 
 
 def _git(*args: str) -> str:
-    done = subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False)
+    done = subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parents[1], check=False)
     return done.stdout.strip()

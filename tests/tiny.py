@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import ml_dtypes
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 Floats = npt.NDArray[np.float32]
@@ -249,23 +251,15 @@ def _half_split(name: str, values: Floats, s: Sizes) -> Floats:
 
 
 def _write_safetensors(path: Path, tensors: dict[str, Floats], dtype: str) -> None:
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    data = b""
-    for name, values in tensors.items():
-        raw = _raw(values, dtype)
-        offsets = [len(data), len(data) + len(raw)]
-        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": offsets}
-        data += raw
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    save_file({name: _as(values, dtype) for name, values in tensors.items()}, path, {"format": "pt"})
 
 
-def _raw(values: Floats, dtype: str) -> bytes:
+def _as(values: Floats, dtype: str) -> npt.NDArray[Any]:
     if dtype == "F16":
-        return values.astype(np.float16).tobytes()
-    if dtype == "BF16":
-        return (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
-    return values.tobytes()
+        return values.astype(np.float16)
+    if dtype == "BF16":  # cut off rather than rounded
+        return (values.view(np.uint32) >> 16).astype(np.uint16).view(ml_dtypes.bfloat16)
+    return values
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

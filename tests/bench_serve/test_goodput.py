@@ -35,9 +35,9 @@ def find(capacity: float, searching: Search) -> tuple[Search, list[float]]:
     return searching, tried
 
 
-@given(st.floats(0.001, 2000), st.floats(0.01, 500), st.floats(0.01, 0.5))
-def test_the_search_ends_close_below_the_capacity(capacity, start, tolerance):
-    begun = search.checked(Search(start, 0.05, 500.0, tolerance))
+@given(st.floats(0.001, 2000), st.floats(0.01, 500), st.floats(0.01, 0.5), st.floats(1.01, 2))
+def test_the_search_ends_close_below_the_capacity(capacity, start, tolerance, step):
+    begun = search.checked(Search(start, 0.05, 500.0, tolerance, step))
     ended, tried = find(capacity, begun)
     assert all(0.05 <= rate <= 500 for rate in tried)
     assert len(set(tried)) == len(tried)
@@ -55,9 +55,22 @@ def test_rates_are_doubled_and_then_halved_between():
     assert tried == [1, 2, 4, 8, 5.657, 4.757]
 
 
+def test_a_good_guess_takes_few_probes_and_a_bad_one_not_many():
+    assert find(5.3, Search(5.0, 0.05, 100.0, 0.05, 1.21))[1] == [5, 6.05, 5.5, 5.244]
+    assert find(40.0, Search(5.0, 0.05, 100.0, 0.5, 1.21))[1] == [5, 6.05, 7.321, 10.72, 21.44, 42.88, 30.32]
+    assert find(0.9, Search(5.0, 0.05, 100.0, 0.5, 1.25))[1] == [5, 4, 3.2, 2.048, 1.024, 0.512, 0.7241]
+
+
 @pytest.mark.parametrize(
     "searching",
-    [Search(1, 0, 10, 0.1), Search(1, 5, 2, 0.1), Search(0, 1, 2, 0.1), Search(1, 1, 2, 0)],
+    [
+        Search(1, 0, 10, 0.1),
+        Search(1, 5, 2, 0.1),
+        Search(0, 1, 2, 0.1),
+        Search(1, 1, 2, 0),
+        Search(1, 1, 2, 0.1, 1.0),
+        Search(1, 1, 2, 0.1, 2.5),
+    ],
 )
 def test_searches_that_make_no_sense(searching):
     with pytest.raises(ConfigError):

@@ -149,7 +149,7 @@ def test_missing_and_damaged_files_are_named(name: str, tmp_path: Path) -> None:
 def test_unsupported_types_are_named(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path / "f")
     file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes().replace(b'"dtype": "F32"', b'"dtype": "I32"', 1))
+    file.write_bytes(file.read_bytes().replace(b'"dtype":"F32"', b'"dtype":"I32"', 1))
     assert "is of type I32; supported: F32, F16, BF16" in refusal(folder)
 
 

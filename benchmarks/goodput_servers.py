@@ -1,0 +1,33 @@
+"""How each server that is measured is started: ours in their modes, and the rivals'."""
+
+from __future__ import annotations
+
+import sys
+
+from goodput_measure import Launch, free_port
+from goodput_table import CHUNKED, DISAGGREGATED, TRADITIONAL
+from rivals.catalog import HOME, RIVALS
+from rivals.folder import folder_of
+from twinfer.model.resolve import resolve
+
+
+def launch(mode: str, targets: list[str]) -> Launch:
+    """A server in one of our modes with these options, or a rival of this name, on a free port."""
+    port = free_port()
+    if mode in (DISAGGREGATED, TRADITIONAL, *CHUNKED):
+        return Launch(mode, _ours(mode, port, targets), port)
+    return _rival(mode, port)
+
+
+def _ours(mode: str, port: int, targets: list[str]) -> list[str]:
+    how: list[str] = []
+    if mode != DISAGGREGATED:
+        how = ["--colocate", "--prefill-chunk", "0" if mode == TRADITIONAL else mode.removeprefix("chunk-")]
+    return [sys.executable, "-m", "twinfer.cli", "serve", "--port", f"{port}", *how, *targets]
+
+
+def _rival(name: str, port: int) -> Launch:
+    rival, model = RIVALS[name], resolve(None, print)
+    filled = {"bin": HOME / name / "bin", "model": folder_of(model) if rival.folder else model, "port": port}
+    command = [part.format(**filled) for part in rival.server]
+    return Launch(name, command, port, rival.serving)

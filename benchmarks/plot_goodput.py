@@ -1,0 +1,139 @@
+"""Goodput as pictures: bars by workload and server, and the share within the targets against the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from goodput_docs import title
+from goodput_summary import SEARCH
+from goodput_table import DISAGGREGATED, ONE_BY_ONE, TRADITIONAL, WORKLOADS
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+INK, FAINT = "#333333", "#8a8f94"
+CHUNKED = "chunked"
+# Colours of Okabe and Ito, told apart by all kinds of sight; the markers tell them apart in print.
+LOOKS = {
+    DISAGGREGATED: ("#0072b2", "o"),
+    TRADITIONAL: ("#d55e00", "s"),
+    CHUNKED: ("#009e73", "D"),
+    "openvino": ("#999999", "P"),
+    "vllm": ("#cc79a7", "X"),
+}
+GROUP = 0.84
+COLUMNS = 4
+
+
+def bars(machine: dict[str, Any], rows: dict[str, Any], path: Path) -> None:
+    """Goodput by workload and server."""
+    workloads = {name: row for name, row in rows.items() if name != ONE_BY_ONE}
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.95 * len(workloads)), layout="constrained")
+    labels: set[str] = set()
+    for place, row in enumerate(workloads.values()):
+        rates = row["goodput_req_s"]
+        for i, (mode, rate) in enumerate(rates.items()):
+            height = GROUP / len(rates)
+            at = place + GROUP * ((i + 0.5) / len(rates) - 0.5)
+            kind = _kind(mode)
+            label = None if kind in labels else _label(kind)
+            labels.add(kind)
+            drawn = axes.barh(at, rate, 0.92 * height, color=LOOKS[kind][0], label=label)
+            axes.bar_label(
+                drawn, [_bar_text(mode, rate, row["over"].get(mode))], padding=3, fontsize=8, color=INK
+            )
+    axes.set_yticks(
+        range(len(workloads)),
+        [f"{WORKLOADS[name].title}\n{WORKLOADS[name].described}" for name in workloads],
+        fontsize=8,
+    )
+    axes.invert_yaxis()
+    axes.margins(x=0.16)
+    axes.set_xlabel("requests a second at which 90 % keep both targets", color=INK)
+    _finish(figure, machine, path)
+
+
+def curves(
+    machine: dict[str, Any], rows: dict[str, Any], entries: Sequence[dict[str, Any]], path: Path
+) -> None:
+    """Share of requests within the targets against the rate, a panel for each workload."""
+    names = [name for name in rows if name != ONE_BY_ONE]
+    lines = -(-len(names) // COLUMNS)
+    figure, grid = pyplot.subplots(
+        lines,
+        min(COLUMNS, len(names)),
+        figsize=(3.6 * min(COLUMNS, len(names)), 0.9 + 3 * lines),
+        layout="constrained",
+        squeeze=False,
+    )
+    for panel in grid.flat[len(names) :]:
+        panel.set_visible(False)
+    for name, axes in zip(names, grid.flat, strict=False):
+        _panel(axes, name, rows[name], [entry for entry in entries if entry["row"] == name])
+    for axes in grid[:, 0]:
+        axes.set_ylabel("requests within both targets", fontsize=8, color=INK)
+    figure.supxlabel(
+        "offered requests a second; dashed: goodput; hollow, pointing down: stopped early, at most this",
+        fontsize=8,
+        color=INK,
+    )
+    _finish(figure, machine, path)
+
+
+def _panel(axes: Any, name: str, row: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    axes.set_title(f"{WORKLOADS[name].title}\n{WORKLOADS[name].described}", fontsize=8, color=INK)
+    axes.axhline(90, color=FAINT, lw=0.8, ls=":")
+    lowest = 80.0
+    for mode, rate in row["goodput_req_s"].items():
+        color, marker = LOOKS[_kind(mode)]
+        probes = sorted(
+            (entry["rate"], 100 * entry["attainment"], entry["stopped_early"])
+            for entry in entries
+            if entry["mode"] == mode and entry["turn"] == SEARCH
+        )
+        whole = [(x, y) for x, y, stopped in probes if not stopped]
+        bounds = [(x, y) for x, y, stopped in probes if stopped]
+        lowest = min([lowest, *(y - 2 for _, y in (*whole, *bounds))])
+        axes.plot(*zip(*whole, strict=True), marker, ls="-", ms=4, lw=1, color=color) if whole else None
+        axes.plot(*zip(*bounds, strict=True), "v", ms=5, mfc="none", color=color) if bounds else None
+        if rate:
+            axes.axvline(rate, color=color, lw=1, ls="--")
+        axes.plot([], [], marker, ls="-", ms=4, lw=1, color=color, label=_label(_kind(mode)))
+    axes.set_ylim(lowest, 101)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
+    axes.tick_params(labelsize=8)
+
+
+def _kind(mode: str) -> str:
+    return CHUNKED if mode.startswith("chunk-") else mode
+
+
+def _label(kind: str) -> str:
+    return "colocated, best chunk" if kind == CHUNKED else title(kind)
+
+
+def _bar_text(mode: str, rate: float, over: float | None) -> str:
+    """The rate, the chunk size where there is one, and how many times of it ours is."""
+    size = f" (chunks of {mode.removeprefix('chunk-')})" if mode.startswith("chunk-") else ""
+    times = f", ours {over:.2f}×" if over is not None else ""
+    return f"{rate:.2f}{size}{times}"
+
+
+def _finish(figure: Any, machine: dict[str, Any], path: Path) -> None:
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        found.values(), found.keys(), loc="outside lower center", ncols=len(found), fontsize=8, frameon=False
+    )
+    figure.suptitle(f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}", fontsize=8, color=FAINT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+    pyplot.close(figure)
