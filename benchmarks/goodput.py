@@ -42,7 +42,10 @@ def main() -> None:
     identity = {"code": code_version(), "seconds": args.seconds, "seed": args.seed}
     folder = args.draft
     book = Book(RESULTS if folder is None else folder / "goodput.json", identity, machine(), summary)
-    failed = [] if args.render else measure(book, args)
+    try:
+        failed = [] if args.render else measure(book, args)
+    except KeyboardInterrupt:
+        sys.exit("goodput.py: interrupted; started again, it goes on here")
     render(book, folder)
     if failed:
         sys.exit("\n".join(["goodput.py: error: not everything could be measured", *failed]))

