@@ -128,7 +128,7 @@ def one_by_one_seconds(to: Measuring, mode: str, turn: int, requests: int) -> fl
 
 
 def _search(guess: float) -> Search:
-    return search.checked(Search(float(f"{guess:.3g}"), LEAST, MOST, TOLERANCE, STEP))
+    return search.checked(Search(float(f"{guess:.4g}"), LEAST, MOST, TOLERANCE, STEP))
 
 
 def _probed(entry: Entry) -> str:

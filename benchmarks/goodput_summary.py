@@ -118,7 +118,7 @@ def one_by_one_row(entries: Sequence[Entry]) -> dict[str, Any] | None:
     ratios = {mode: [round(turn[DISAGGREGATED] / turn[mode], 3) for turn in whole] for mode in others}
     over = {mode: round(statistics.median(of), 3) for mode, of in ratios.items()}
     return {
-        "requests": entries[0]["requests"],
+        "requests": max(entry["requests"] for entry in entries),
         "best_chunked": next(mode for mode in others if mode in CHUNKED),
         "seconds": {mode: round(statistics.median(t[mode] for t in whole), 2) for mode in whole[0]},
         "over": over,

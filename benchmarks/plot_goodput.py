@@ -14,6 +14,7 @@ from goodput_table import DISAGGREGATED, ONE_BY_ONE, TRADITIONAL, WORKLOADS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.ticker import MultipleLocator
 
 INK, FAINT = "#333333", "#8a8f94"
 CHUNKED = "chunked"
@@ -52,7 +53,7 @@ def bars(machine: dict[str, Any], rows: dict[str, Any], path: Path) -> None:
         fontsize=8,
     )
     axes.invert_yaxis()
-    axes.margins(x=0.16)
+    axes.margins(x=0.2)
     axes.set_xlabel("requests a second at which 90 % keep both targets", color=INK)
     _finish(figure, machine, path)
 
@@ -76,11 +77,8 @@ def curves(
         _panel(axes, name, rows[name], [entry for entry in entries if entry["row"] == name])
     for axes in grid[:, 0]:
         axes.set_ylabel("requests within both targets", fontsize=8, color=INK)
-    figure.supxlabel(
-        "offered requests a second; dashed: goodput; hollow, pointing down: stopped early, at most this",
-        fontsize=8,
-        color=INK,
-    )
+    for axes in grid.flat:
+        axes.set_xlabel("offered requests a second", fontsize=8, color=INK)
     _finish(figure, machine, path)
 
 
@@ -103,7 +101,13 @@ def _panel(axes: Any, name: str, row: dict[str, Any], entries: list[dict[str, An
         if rate:
             axes.axvline(rate, color=color, lw=1, ls="--")
         axes.plot([], [], marker, ls="-", ms=4, lw=1, color=color, label=_label(_kind(mode)))
+    if any(entry["stopped_early"] for entry in entries):
+        label = "stopped early: at most this"
+        axes.plot([], [], "v", ls="", ms=5, mfc="none", color=FAINT, label=label)
+    axes.plot([], [], ls="--", lw=1, color=FAINT, label="goodput")
+    axes.set_xlim(left=0)
     axes.set_ylim(lowest, 101)
+    axes.yaxis.set_major_locator(MultipleLocator(5 if lowest > 60 else 10))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
     axes.tick_params(labelsize=8)
 
