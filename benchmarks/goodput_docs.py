@@ -30,7 +30,7 @@ def write(rows: Rows, path: Path) -> None:
     where = machine()
     codes = sorted({code for row in rows.values() for code in row["measured"]})
     lines = [
-        f"{where['cpu']}, {where['cores']} cores; code {'; '.join(codes)}.",
+        f"{where['cpu']}, {where['cores']} cores; code {'; '.join(codes)}. {_quiet(rows)}",
         "",
         f"| {' | '.join(HEADINGS)} |",
         f"|{'---|' * len(HEADINGS)}",
@@ -45,6 +45,11 @@ def write(rows: Rows, path: Path) -> None:
             f" (aimed at: at most {itl['aim']:g}; {_verdict(itl['met'])}).",
         ]
     fill(path, "goodput.py", lines)
+
+
+def _quiet(rows: Rows) -> str:
+    most = max(row["others"] for row in rows.values())
+    return f"Other processes kept {most:.2f} cores busy meanwhile, in the row with most of it."
 
 
 def title(mode: str) -> str:

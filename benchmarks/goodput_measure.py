@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from quiet import watch_others
+
 STARTS_WITHIN = 240.0
 """Seconds; compiling servers take minutes."""
 
@@ -62,7 +64,8 @@ def probe_rate(launch: Launch, ask: list[str], rate: float) -> dict[str, Any]:
     report = _bench(launch, "goodput", options)
     [probe] = report["probes"]
     figures = {name: probe["report"][name] for name in KEPT}
-    return {**{name: probe[name] for name in ("attainment", "met", "stopped_early", "requests")}, **figures}
+    verdict = {name: probe[name] for name in ("attainment", "met", "stopped_early", "requests")}
+    return {**verdict, **figures, "others": report["others"]}
 
 
 def one_by_one(launch: Launch, ask: list[str]) -> dict[str, Any]:
@@ -74,10 +77,12 @@ def one_by_one(launch: Launch, ask: list[str]) -> dict[str, Any]:
     report = _bench(launch, "serve", ["--concurrency", "1", "--no-progress", *ask])
     if report["failed"] or report["refused"]:
         raise MeasureError(f"{launch.name}: not every request was answered: {report['errors']}")
-    return {name: report[name] for name in KEPT}
+    return {**{name: report[name] for name in KEPT}, "others": report["others"]}
 
 
 def _bench(launch: Launch, what: str, options: list[str]) -> dict[str, Any]:
+    """The report of a `twinfer bench` command, and with it how many cores others kept busy meanwhile."""
+    others = watch_others()
     with serving(launch) as url:
         command = [sys.executable, "-m", "twinfer.cli", "bench", what, "--url", url, *options]
         try:
@@ -87,8 +92,7 @@ def _bench(launch: Launch, what: str, options: list[str]) -> dict[str, Any]:
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise MeasureError(f"{launch.name}: {last}")
-    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return report
+    return {**json.loads(done.stdout.splitlines()[-1]), "others": round(others(), 3)}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from goodput_table import (
     TRADITIONAL,
     WORKLOADS,
 )
+from quiet import BEARABLE
 from twinfer.bench.serve import search
 from twinfer.bench.serve.search import Search
 
@@ -99,7 +100,7 @@ def probe(to: Measuring, row: str, mode: str, rate: float, turn: int) -> Entry:
         {"row": row, "mode": mode, "rate": rate, "turn": turn},
         lambda: probe_rate(launch(mode, workload.targets), ask, rate),
     )
-    _say(mode, turn, known, _probed(entry))
+    _say(mode, turn, known, _probed(entry), entry["others"])
     return entry
 
 
@@ -123,7 +124,7 @@ def one_by_one_seconds(to: Measuring, mode: str, turn: int, requests: int) -> fl
         {"row": ONE_BY_ONE, "mode": mode, "turn": turn, "requests": requests},
         lambda: one_by_one(launch(mode, []), ask),
     )
-    _say(mode, turn, known, f"{requests} requests in {entry['duration_s']:.2f} s")
+    _say(mode, turn, known, f"{requests} requests in {entry['duration_s']:.2f} s", entry["others"])
     return float(entry["duration_s"])
 
 
@@ -137,6 +138,7 @@ def _probed(entry: Entry) -> str:
     return f"{entry['rate']:6.3f} req/s  {share:>7}  {verdict}"
 
 
-def _say(mode: str, turn: int, known: bool, what: str) -> None:
-    notes = ", ".join([*([f"turn {turn}"] if turn else []), *(["known"] if known else [])])
+def _say(mode: str, turn: int, known: bool, what: str, others: float) -> None:
+    disturbed = [f"others took {others:.2f} cores"] if others > BEARABLE else []
+    notes = ", ".join([*([f"turn {turn}"] if turn else []), *(["known"] if known else []), *disturbed])
     print(f"  {mode:<14} {what}  {notes and f'({notes})'}".rstrip(), flush=True)

@@ -80,8 +80,16 @@ def workload_row(name: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
         "aims": aims,
         "met": {mode: over[mode] is None or over[mode] >= aim for mode, aim in aims.items()} if ours else {},
         "again": {mode: again(entries, mode) for mode in shown},
-        "measured": sorted({f"{entry['code']}, {entry['at'][:10]}" for entry in entries}),
+        **of_all(entries),
         **({"itl": itl(entries, workload.tpot)} if name == ITL_WORKLOAD else {}),
+    }
+
+
+def of_all(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Which code was measured and when, and how many cores others kept busy meanwhile, the median."""
+    return {
+        "measured": sorted({f"{entry['code']}, {entry['at'][:10]}" for entry in entries}),
+        "others": round(statistics.median(entry["others"] for entry in entries), 3),
     }
 
 
@@ -125,5 +133,5 @@ def one_by_one_row(entries: Sequence[Entry]) -> dict[str, Any] | None:
         "ratios": ratios,
         "aims": dict.fromkeys(others, ONE_BY_ONE_AIM),
         "met": {mode: value <= ONE_BY_ONE_AIM for mode, value in over.items()},
-        "measured": sorted({f"{entry['code']}, {entry['at'][:10]}" for entry in entries}),
+        **of_all(entries),
     }

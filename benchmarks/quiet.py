@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,12 +52,25 @@ def _wait(patience: float) -> None:
 
 
 def _run(command: list[str]) -> Done:
-    began, busy, own = time.monotonic(), _busy_seconds(), _own_seconds()
+    others = watch_others()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr[-4000:]}\nerror: the command above failed")
-    others = (_busy_seconds() - busy) - (_own_seconds() - own)
-    return Done(done.stdout, max(0.0, others / (time.monotonic() - began)))
+    return Done(done.stdout, others())
+
+
+def watch_others() -> Callable[[], float]:
+    """From now on: a function that tells how many cores others have kept busy, on average, since then.
+
+    Not others are the processes that were started, and have ended, in the meantime.
+    """
+    began, busy, own = time.monotonic(), _busy_seconds(), _own_seconds()
+
+    def cores() -> float:
+        others = (_busy_seconds() - busy) - (_own_seconds() - own)
+        return max(0.0, others / (time.monotonic() - began))
+
+    return cores
 
 
 def _busy_seconds() -> float:

@@ -77,13 +77,13 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
         asked.append((to.name, rate))
         met = rate <= CAPACITIES.get(to.name, 0.5)
         times = {"p50": 1.0, "p90": 2.0, "p99": 18.0}
-        return {"met": met, "attainment": 0.95 if met else 0.85, "stopped_early": not met, "itl_ms": times}
+        share = 0.95 if met else 0.85
+        return {"met": met, "attainment": share, "stopped_early": not met, "itl_ms": times, "others": 0.1}
 
     def closed(to: Launch, ask: list[str]) -> dict[str, Any]:
         asked.append((to.name, 0.0))
-        return {
-            "duration_s": {"disaggregated": 10.0, "traditional": 9.9, "chunk-256": 10.1}.get(to.name, 12.0)
-        }
+        seconds = {"disaggregated": 10.0, "traditional": 9.9, "chunk-256": 10.1}
+        return {"duration_s": seconds.get(to.name, 12.0), "others": 0.0}
 
     monkeypatch.setattr(goodput_rows, "launch", launch)
     monkeypatch.setattr(goodput_rows, "probe_rate", probe)
