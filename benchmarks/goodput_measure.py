@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from quiet import watch_others
 
-STARTS_WITHIN = 240.0
+STARTS_WITHIN = 600.0
 """Seconds; compiling servers take minutes."""
 
 ENDS_WITHIN = 30.0
