@@ -29,6 +29,15 @@ def test_sizes_are_read_as_people_write_them():
             {"decode_precision": "fp8"},
             "decode_precision must be one of auto, f32, bf16, int8, int4, not 'fp8'",
         ),
+        (
+            {"placement": "anywhere"},
+            "placement must be one of auto, always-disaggregate, colocate, not 'anywhere'",
+        ),
+        ({"colocate": "yes"}, "colocate must be True or False, not 'yes'"),
+        (
+            {"colocate": True, "placement": "always-disaggregate"},
+            "colocate and placement=always-disaggregate contradict each other; set one of them",
+        ),
         ({"kv_pool_size": "much"}, "'much' is not a size; write for example 512MiB or 2GiB"),
         ({"decode_engines": "two"}, "Expected `int`, got `str` for option `decode_engines`"),
     ],
@@ -37,6 +46,13 @@ def test_a_bad_option_is_one_clear_line(options, message):
     with pytest.raises(ConfigError) as caught:
         Config.from_options(**options)
     assert str(caught.value) == message
+
+
+def test_colocate_is_a_placement():
+    assert Config.from_options(colocate=True) == Config.from_options(placement="colocate")
+    assert Config.from_options(colocate=False) == Config.from_options() == Config(placement="auto")
+    assert Config(placement="colocate").colocate
+    assert not Config(placement="always-disaggregate").colocate
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from twinfer import LLM, SamplingParams
+from twinfer.router.core import Core
 
 LENGTHS = (1, 2, 15, 16, 17, 31, 40, 64, 100, 129, 200, 333)
 
@@ -98,3 +99,21 @@ def test_nor_on_whether_several_answers_share_their_prompt(model_path, options):
     for prompt, output in zip(prompts, together, strict=True):
         shared = (len(prompt) - 1) // 16 * 16
         assert [answer.usage.cached_tokens for answer in output.outputs] == [0, shared, shared]
+
+
+def test_nor_on_who_computes_a_prompt(alone, monkeypatch):
+    """Every prompt that may is computed by the decode engine, between its answers, in awkward chunks."""
+    placed, find_engine = [], Core._find_engine
+
+    def on_decode(core, request, phase, now):
+        if phase == "prefill" and not request.begun:
+            placed.append(request.id)
+            return "decode-0", 3 + 10 * (request.id % 5)
+        return find_engine(core, request, phase, now)
+
+    monkeypatch.setattr(Core, "_find_engine", on_decode)
+    prompts, params = requests()
+    with LLM(kv_pool_size="128MiB", prefix_cache=False) as llm:
+        outputs = llm.generate(prompts, params, use_tqdm=False)
+    assert len(set(placed)) == len(prompts)
+    assert tokens(outputs) == alone

@@ -104,6 +104,7 @@ def test_one_set_of_parameters_for_all_or_one_for_each(llm):
         ({"tensor_parallel_size": 2}, ConfigError, "tensor_parallel_size=2 is not supported"),
         ({"gpu_memory_utilisation": 0.5}, ConfigError, "did you mean 'gpu_memory_utilization'"),
         ({"disaggregate_prefill": True, "colocate": True}, ConfigError, "contradict each other"),
+        ({"disaggregate_prefill": True, "placement": "colocate"}, ConfigError, "contradict each other"),
         ({"kv_pool_size": "900TiB"}, ConfigError, "does not fit into the"),
         ({"max_model_len": 100000}, ConfigError, "over the model's context of 8192 tokens"),
         ({"model": "/nowhere/at-all.gguf"}, ModelError, "nowhere"),

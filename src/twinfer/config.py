@@ -11,6 +11,7 @@ import msgspec
 from twinfer.errors import ConfigError
 
 PRECISIONS = ("auto", "f32", "bf16", "int8", "int4")
+PLACEMENTS = ("auto", "always-disaggregate", "colocate")
 KV_DTYPES = ("auto", "f32", "bf16", "int8")
 DEFAULT_MODEL = "smollm2"
 DEFAULT_POOL_BYTES = 1 << 30
@@ -21,7 +22,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything a deployment on one host is made from. `validated` checks it as a whole.
 
     model                   "smollm2" (also None), a GGUF file, a Hugging Face folder, or a hub name
-    colocate                one mixed engine on all cores instead of prefill and decode engines
+    placement               where prompts are computed: "auto" is on prefill engines, or on a decode engine
+                            where that is sooner and harms no one; "always-disaggregate" is on prefill engines
+                            only; "colocate" is on one mixed engine on all cores, instead of the others
     prefill_chunk           prompt tokens an engine computes in one step at most; 0 for whole prompts
     prefill_precision, decode_precision   of the weights in that phase
     kv_dtype                of the KV pool
@@ -41,7 +44,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     prefill_engines: int = 1
     decode_engines: int = 1
-    colocate: bool = False
+    placement: str = "auto"
     prefill_chunk: int = 512
     prefill_precision: str = "auto"
     decode_precision: str = "auto"
@@ -59,12 +62,18 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def from_options(cls, **options: Any) -> Config:
-        """A validated config from keyword options; unknown names, wrong types and ranges are ConfigErrors."""
+        """A validated config from keyword options; unknown names, wrong types and ranges are ConfigErrors.
+
+        `colocate=True` is another way to write `placement="colocate"`.
+        """
+        known = [*cls.__struct_fields__, "colocate"]
         for name in options:
-            if name not in cls.__struct_fields__:
-                close = get_close_matches(name, cls.__struct_fields__, 1)
+            if name not in known:
+                close = get_close_matches(name, known, 1)
                 hint = f"; did you mean '{close[0]}'?" if close else ""
                 raise ConfigError(f"unknown option '{name}'{hint}")
+        if "colocate" in options:
+            options["placement"] = _placement(options.pop("colocate"), options.get("placement", "auto"))
         size = options.get("kv_pool_size")
         if isinstance(size, str):
             options["kv_pool_size"] = parse_bytes(size)
@@ -99,10 +108,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name, value in (("slo_ttft", self.slo_ttft), ("slo_tpot", self.slo_tpot)):
             if value is not None and not 0 < value < 3600:
                 raise ConfigError(f"{name} must be over 0 and under 3600 seconds, not {value}")
+        _one_of("placement", self.placement, PLACEMENTS)
         _one_of("prefill_precision", self.prefill_precision, PRECISIONS)
         _one_of("decode_precision", self.decode_precision, PRECISIONS)
         _one_of("kv_dtype", self.kv_dtype, KV_DTYPES)
         return self
+
+    @property
+    def colocate(self) -> bool:
+        """Whether one mixed engine serves both phases."""
+        return self.placement == "colocate"
 
 
 def parse_bytes(text: str) -> int:
@@ -115,6 +130,15 @@ def parse_bytes(text: str) -> int:
     if match is None:
         raise ConfigError(f"'{text}' is not a size; write for example 512MiB or 2GiB")
     return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def _placement(colocate: Any, placement: Any) -> Any:
+    """The placement that `colocate` and `placement` mean together."""
+    if not isinstance(colocate, bool):
+        raise ConfigError(f"colocate must be True or False, not {colocate!r}")
+    if colocate and placement == "always-disaggregate":
+        raise ConfigError("colocate and placement=always-disaggregate contradict each other; set one of them")
+    return "colocate" if colocate else placement
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -48,7 +48,8 @@ class LLM:
     ) -> None:
         if disaggregate_prefill is not None:
             colocate = options.setdefault("colocate", not disaggregate_prefill)
-            if colocate == disaggregate_prefill:
+            both = disaggregate_prefill and options.get("placement") == "colocate"
+            if colocate == disaggregate_prefill or both:
                 raise ConfigError("disaggregate_prefill and colocate contradict each other; set one of them")
         config = Config.from_options(model=model, **options)
         self._background = Background()

@@ -116,6 +116,7 @@ class Prefill(msgspec.Struct, tag="prefill", array_like=True):
     """Compute `tokens` at positions from `computed` on, into `pages`, and sample the next token.
 
     `pages` is the whole page table, from position 0; `stamps` are those under which it is leased.
+    A step carries at most `chunk` of the tokens; 0 for no bound but the engine's own.
     """
 
     request: int
@@ -124,6 +125,7 @@ class Prefill(msgspec.Struct, tag="prefill", array_like=True):
     pages: list[int]
     stamps: list[int]
     task: Task
+    chunk: int = 0
 
 
 class Decode(msgspec.Struct, tag="decode", array_like=True):

@@ -34,6 +34,7 @@ from twinfer.policy.pages import PageLedger
 from twinfer.router.core import Core
 from twinfer.router.links import Links
 from twinfer.router.memory import Cache, Memory
+from twinfer.router.placing import Placing
 from twinfer.router.router import Router
 
 BACKLOG_STEPS = 2
@@ -150,10 +151,13 @@ def _core(config: Config, shape: Shape, board: Board) -> Core:
     # One deployment serves one model; the name matters once pages outlive it or cross between hosts.
     root = "\0".join([str(config.model), prefill, decode, shape.kv.dtype])
     cache = Cache(root if config.prefix_cache else None, same_precision=prefill == decode)
+    # A whole prompt would hold up the answers of a decode engine for too long.
+    places = config.placement == "auto" and config.prefill_chunk > 0
     return Core(
         Memory(PageLedger(shape.pool.pages, board.stamps), PAGE_TOKENS, cache),
         slots=config.max_batch_size,
         backlog=BACKLOG_STEPS * (config.prefill_chunk or WHOLE_PROMPT_STEP),
+        placing=Placing(config.prefill_chunk, config.slo_tpot) if places else None,
     )
 
 

@@ -27,7 +27,7 @@ def test_engines_are_named_by_role():
         ("decode-0", "decode", [1]),
         ("decode-1", "decode", [2]),
     ]
-    [mixed] = plan_engines(Config(colocate=True), [0, 1])
+    [mixed] = plan_engines(Config(placement="colocate"), [0, 1])
     assert (mixed.id, mixed.role, mixed.cores) == ("mixed-0", "mixed", [0, 1])
 
 
@@ -54,4 +54,4 @@ def test_cores_of_others_may_be_borrowed_unless_they_are_shared():
     shared = plan_engines(Config(prefill_engines=2, decode_engines=1), [0, 1])
     assert lenders(shared, 0) == [(1, 1)]
     assert lenders(shared, 1) == []
-    assert lenders(plan_engines(Config(colocate=True), [0, 1]), 0) == []
+    assert lenders(plan_engines(Config(placement="colocate"), [0, 1]), 0) == []

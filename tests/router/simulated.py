@@ -93,11 +93,13 @@ class Watch:
 class Cluster:
     """Engines by name, messages in order, time that moves by a `tick` at every event."""
 
-    def __init__(self, roles, *, pages, slots=8, chunk=5, backlog=16, cache=CACHE, precisions=(0, 0)):
+    def __init__(
+        self, roles, *, pages, slots=8, chunk=5, backlog=16, cache=CACHE, precisions=(0, 0), placing=None
+    ):
         self.pool = np.full((pages, PAGE), -1, np.int64)
         self.stamps = np.zeros(pages, np.uint32)
         self.ledger = PageLedger(pages, self.stamps)
-        self.core = Core(Memory(self.ledger, PAGE, cache), slots=slots, backlog=backlog)
+        self.core = Core(Memory(self.ledger, PAGE, cache), slots=slots, backlog=backlog, placing=placing)
         self.models = [HashModel(self.pool, precision) for precision in precisions]
         self.chunk = chunk
         self.bounds = Bounds(VOCAB, pages, PAGE)

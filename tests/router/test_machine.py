@@ -12,6 +12,7 @@ from hypothesis.stateful import (
 
 from twinfer.router.check import check
 from twinfer.router.memory import Cache
+from twinfer.router.placing import Placing
 
 from .simulated import PAGE, VOCAB, Cluster, expected
 
@@ -31,8 +32,9 @@ class Scheduler(RuleBasedStateMachine):
         same_precision=st.booleans(),
         chunk=st.integers(0, 7),
         slots=st.integers(1, 5),
+        placing=st.booleans(),
     )
-    def begin(self, roles, shared, same_precision, chunk, slots):
+    def begin(self, roles, shared, same_precision, chunk, slots, placing):
         self.precisions = (0, 0) if same_precision else (1, 2)
         cache = Cache(root="model" if shared else None, same_precision=same_precision)
         self.cluster = Cluster(
@@ -42,6 +44,7 @@ class Scheduler(RuleBasedStateMachine):
             chunk=chunk,
             cache=cache,
             precisions=self.precisions,
+            placing=Placing(max(1, chunk), None) if placing else None,
         )
         self.requests, self.cancelled = [], set()
 

@@ -42,6 +42,7 @@ def serve(
     prefill_engines: options.PrefillEngines = 1,
     decode_engines: options.DecodeEngines = 1,
     colocate: options.Colocate = False,
+    placement: options.Placement = "auto",
     prefill_chunk: options.PrefillChunk = 512,
     max_batch_size: options.MaxBatchSize = 64,
     prefill_precision: options.PrefillPrecision = "auto",

@@ -21,7 +21,19 @@ PrefillEngines = Annotated[int, typer.Option(help="Prefill engines.", rich_help_
 DecodeEngines = Annotated[int, typer.Option(help="Decode engines.", rich_help_panel=ENGINES)]
 Colocate = Annotated[
     bool,
-    typer.Option("--colocate", help="One mixed engine on all cores instead.", rich_help_panel=ENGINES),
+    typer.Option(
+        "--colocate",
+        help="One mixed engine on all cores instead; short for --placement colocate.",
+        rich_help_panel=ENGINES,
+    ),
+]
+Placement = Annotated[
+    str,
+    typer.Option(
+        help="Of prompts: auto lets a decode engine compute those it has sooner, always-disaggregate never, "
+        "colocate has one mixed engine.",
+        rich_help_panel=ENGINES,
+    ),
 ]
 PrefillChunk = Annotated[
     int,
@@ -111,8 +123,8 @@ def config_from(arguments: dict[str, Any]) -> Config:
     Raises:
         ConfigError: an option is out of range.
     """
-    fields = Config.__struct_fields__
-    return Config.from_options(**{name: value for name, value in arguments.items() if name in fields})
+    names = (*Config.__struct_fields__, "colocate")
+    return Config.from_options(**{name: value for name, value in arguments.items() if name in names})
 
 
 def params_from(arguments: dict[str, Any]) -> SamplingParams:

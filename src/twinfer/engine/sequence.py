@@ -22,6 +22,7 @@ class Sequence:
         self.since = since
         self.written = 0
         self.task: Task = start.task
+        self.chunk = start.chunk if isinstance(start, Prefill) else 0
         self.computed = start.computed
         self.tokens: NDArray[np.int32] = np.array(start.tokens, np.int32)
         self.page_tokens = page_tokens
@@ -52,7 +53,8 @@ class Sequence:
         """What the batching policy sees of it."""
         room = self.held * self.page_tokens - self.computed
         task = self.task
-        return Item(self.request, len(self.tokens), room, task.arrived, task.priority, task.due)
+        pending, chunk = len(self.tokens), self.chunk
+        return Item(self.request, pending, room, task.arrived, task.priority, task.due, chunk)
 
     def advance(self, count: int) -> None:
         """`count` tokens have been computed."""

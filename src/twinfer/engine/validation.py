@@ -77,6 +77,8 @@ def _check_start(start: Prefill | Decode, bounds: Bounds, here: bool) -> None:
     if not tokens or min(tokens) < 0 or max(tokens) >= bounds.vocab:
         _refuse(f"no tokens, or one outside the vocabulary of {bounds.vocab}")
     _check_task(task, bounds)
+    if isinstance(start, Prefill) and start.chunk < 0:
+        _refuse(f"chunks of {start.chunk} tokens")
     if start.computed < 0 or start.computed + len(tokens) >= task.max_length:
         _refuse(f"{len(tokens)} tokens after {start.computed} do not fit into {task.max_length}")
     _check_pages(start.pages, start.stamps, bounds)

@@ -15,7 +15,8 @@ WHOLE_PROMPTS_BUDGET = 2048
 class Item(msgspec.Struct, frozen=True):
     """A request with `pending` tokens to compute, of which `room` fit into its pages.
 
-    `arrived`, `priority` and `due` decide its turn among prompts.
+    `arrived`, `priority` and `due` decide its turn among prompts. A step carries at most `chunk` tokens of
+    it; 0 for no bound of its own.
     """
 
     request: int
@@ -24,6 +25,7 @@ class Item(msgspec.Struct, frozen=True):
     arrived: float = 0.0
     priority: int = 0
     due: float = math.inf
+    chunk: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ def _turn(item: Item, now: float, rate: float) -> float:
 def _pack_chunks(prompts: Iterable[Item], budget: int) -> list[tuple[int, int]]:
     packed: list[tuple[int, int]] = []
     for item in prompts:
-        tokens = min(item.pending, item.room, budget)
+        tokens = min(item.pending, item.room, budget, item.chunk or budget)
         if tokens > 0:
             packed.append((item.request, tokens))
             budget -= tokens

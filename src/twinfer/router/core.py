@@ -19,6 +19,7 @@ from twinfer.policy.queueing import is_late, turn
 from twinfer.policy.routing import route_decode, route_prefill
 from twinfer.router.engines import EngineView, Phase, candidates
 from twinfer.router.memory import Memory
+from twinfer.router.placing import Placing, find_decode_engine
 from twinfer.router.request import Departure, Request, State
 
 MAX_LOSSES = 2
@@ -31,6 +32,7 @@ class Tallies:
     def __init__(self) -> None:
         self.preemptions = 0
         self.moves = 0
+        self.placed = 0
         self.losses = 0
         self.recomputed_tokens = 0
         self.stale = 0
@@ -41,10 +43,10 @@ class Core:
     """State and its transitions.
 
     `slots` requests may decode on one engine at a time; `backlog` prompt tokens are sent ahead to one
-    prefill engine.
+    prefill engine. With `placing`, decode engines compute prompts where that is sooner.
     """
 
-    def __init__(self, memory: Memory, *, slots: int, backlog: int) -> None:
+    def __init__(self, memory: Memory, *, slots: int, backlog: int, placing: Placing | None = None) -> None:
         self.memory = memory
         self.engines: dict[str, EngineView] = {}
         self.requests: dict[int, Request] = {}
@@ -55,6 +57,7 @@ class Core:
         self.latest = 0  # the newest request's number; numbers count up
         self._slots = slots
         self._backlog = backlog
+        self._placing = placing
 
     def oldest_lease(self, now: float) -> float:
         """Seconds since the oldest lease began; 0 when there is none."""
@@ -227,7 +230,7 @@ class Core:
         return [*self.queue, *prefilling]
 
     def _admit(self, request: Request, now: float) -> bool:
-        if self._route(request, "prefill") is None:
+        if self._find_engine(request, "prefill", now) is None:
             return False
         slots = self._slots * max(1, len([e for e in self.engines.values() if e.serves("decode")]))
         running = len(self.requests) - len(self.queue)
@@ -251,18 +254,22 @@ class Core:
         it, so that if this one dies too, it is known which of them does it.
         """
         phase: Phase = "prefill" if self.memory.wants_prefill(request) else "decode"
-        name = self._route(request, phase)
-        if name is None:
+        found = self._find_engine(request, phase, now)
+        if found is None:
             return False
+        name, chunk = found
         request.engine = name
         request.placement += 1
         pages, stamps = self.memory.lease(request)
         if phase == "prefill":
             request.move(State.PREFILLING)
             request.timeline.prefill_sent = request.timeline.prefill_sent or now
-            self.engines[name].prefilling[request.id] = request
+            self.engines[name].take_prompt(request, now)
+            self.tallies.placed += chunk > 0
             tokens = request.tokens[request.computed : self.memory.prefilled(request)]
-            self._send(name, Prefill(request.id, tokens, request.computed, pages, stamps, request.task))
+            self._send(
+                name, Prefill(request.id, tokens, request.computed, pages, stamps, request.task, chunk)
+            )
         else:
             request.move(State.DECODING)
             request.timeline.decode_sent = request.timeline.decode_sent or now
@@ -271,6 +278,19 @@ class Core:
             self._send(name, Decode(request.id, tokens, request.computed, pages, stamps, request.task))
             self._grow(request)
         return True
+
+    def _find_engine(self, request: Request, phase: Phase, now: float) -> tuple[str, int] | None:
+        """An engine, and how many prompt tokens it is to compute in a step; 0 for as many as it may.
+
+        While others wait in the queue, prompts are computed where they are computed best.
+        """
+        alone = not any(queued is not request for queued in self.queue)
+        if self._placing and phase == "prefill" and alone and not (request.begun or request.suspect):
+            placed = find_decode_engine(self._placing, self.engines.values(), request, now)
+            if placed is not None:
+                return placed
+        name = self._route(request, phase)
+        return None if name is None else (name, 0)
 
     def _route(self, request: Request, phase: Phase) -> str | None:
         engines = candidates(self.engines.values(), phase)

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from twinfer.messages import Role, Step
+from twinfer.policy.costs import Costs, learn
 from twinfer.policy.overload import smooth_rate
 from twinfer.policy.routing import Load
 from twinfer.router.request import Request
@@ -28,7 +29,7 @@ class Work(msgspec.Struct):
 class EngineView(msgspec.Struct, eq=False):
     """An engine that is ready, with the requests it holds now, by number and phase.
 
-    An engine that is `draining` gets no more.
+    An engine that is `draining` gets no more. Its latest step began at `stepped` or later.
     """
 
     id: str
@@ -37,6 +38,8 @@ class EngineView(msgspec.Struct, eq=False):
     prefilling: dict[int, Request] = msgspec.field(default_factory=dict[int, Request])
     decoding: dict[int, Request] = msgspec.field(default_factory=dict[int, Request])
     work: Work = msgspec.field(default_factory=Work)
+    costs: Costs = msgspec.field(default_factory=Costs)
+    stepped: float = 0.0
 
     def serves(self, phase: Phase) -> bool:
         """Whether its role is made for this phase."""
@@ -60,7 +63,15 @@ class EngineView(msgspec.Struct, eq=False):
         self.work.prompt_tokens += step.prompt_tokens
         self.work.decode_tokens += step.batch
         seconds = step.ended - step.began
+        self.stepped = step.ended
+        learn(self.costs, step.prompt_tokens, step.batch, seconds)
         self.work.prefill_rate = smooth_rate(self.work.prefill_rate, step.prompt_tokens, seconds)
+
+    def take_prompt(self, request: Request, now: float) -> None:
+        """It is given a request to prefill."""
+        if not self.held:
+            self.stepped = now
+        self.prefilling[request.id] = request
 
     def get(self, number: int) -> Request | None:
         """The request of this number, if it holds it."""

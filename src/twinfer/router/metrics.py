@@ -92,6 +92,7 @@ class CoreCollector(Collector):
         tallies = self._core.tallies
         for name, text, value in (
             ("preemptions", "Requests whose pages were taken for others", tallies.preemptions),
+            ("prompts_on_decode", "Prompts that a decode engine computed sooner", tallies.placed),
             ("moves", "Requests moved to another engine while running", tallies.moves),
             ("engine_losses", "Engines that died or hung", tallies.losses),
             ("recomputed_tokens", "Tokens computed again after a loss", tallies.recomputed_tokens),

@@ -1,0 +1,51 @@
+"""What steps cost on an engine, learnt from the steps it has taken."""
+
+from __future__ import annotations
+
+import msgspec
+
+MEMORY = 0.9
+"""What earlier decode steps count for at each new one."""
+
+NEWS = 0.2
+"""What a new step with prompt tokens counts for."""
+
+
+class Costs(msgspec.Struct):
+    """Seconds a prompt token takes, 0 while unknown, and fading sums over decode steps."""
+
+    token: float = 0.0
+    steps: float = 0.0
+    batch: float = 0.0
+    square: float = 0.0
+    seconds: float = 0.0
+    product: float = 0.0
+
+
+def learn(costs: Costs, prompt_tokens: int, batch: int, seconds: float) -> None:
+    """A step of so many prompt tokens and answers took so long.
+
+    What the answers cost is taken off a step that carries both, as far as it is known.
+    """
+    if prompt_tokens:
+        token = max(seconds - decode_seconds(costs, batch), 0.2 * seconds) / prompt_tokens
+        costs.token = token if costs.token == 0 else costs.token + NEWS * (token - costs.token)
+    elif batch:
+        costs.steps = MEMORY * costs.steps + 1
+        costs.batch = MEMORY * costs.batch + batch
+        costs.square = MEMORY * costs.square + batch * batch
+        costs.seconds = MEMORY * costs.seconds + seconds
+        costs.product = MEMORY * costs.product + batch * seconds
+
+
+def decode_seconds(costs: Costs, batch: int) -> float:
+    """How long a step of `batch` answers takes: a line through the steps taken; 0 while none was.
+
+    A line through steps of nearly one size is not trusted: then a step takes what they took.
+    """
+    if batch == 0 or costs.steps == 0:
+        return 0.0
+    size, seconds = costs.batch / costs.steps, costs.seconds / costs.steps
+    spread = costs.square / costs.steps - size * size
+    slope = (costs.product / costs.steps - size * seconds) / spread if spread > 0.25 else 0.0
+    return max(0.0, seconds + max(0.0, slope) * (batch - size))
