@@ -158,6 +158,7 @@ def _core(config: Config, shape: Shape, board: Board) -> Core:
         slots=config.max_batch_size,
         backlog=BACKLOG_STEPS * (config.prefill_chunk or WHOLE_PROMPT_STEP),
         placing=Placing(config.prefill_chunk, config.slo_tpot) if places else None,
+        slo_tpot=config.slo_tpot,
     )
 
 

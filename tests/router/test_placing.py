@@ -4,6 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinfer.messages import Prefill, Sampling, Step
+from twinfer.policy.costs import Costs, learn
+from twinfer.policy.pacing import MARGIN
 from twinfer.policy.pages import PageLedger
 from twinfer.router.core import Core
 from twinfer.router.generation import Generation
@@ -38,6 +40,19 @@ def test_answers_do_not_depend_on_where_prompts_are_computed(asked, pages, chunk
         assert request.tokens == expected(request.generation, request.max_length, precisions)
 
 
+def request(number, length):
+    prompt = [5] * length
+    return Request(
+        id=number,
+        generation=Generation(prompt, Sampling(), 9),
+        max_length=length + 9,
+        timeline=Timeline(),
+        on_tokens=lambda token: None,
+        on_end=lambda: None,
+        tokens=list(prompt),
+    )
+
+
 class Deployment:
     """A core with a prefill and a decode engine whose costs it has seen, and a clock by hand."""
 
@@ -54,19 +69,7 @@ class Deployment:
         self.numbers = iter(range(1, 99))
 
     def submit(self, length, now):
-        prompt = [5] * length
-        self.core.submit(
-            Request(
-                id=next(self.numbers),
-                generation=Generation(prompt, Sampling(), 9),
-                max_length=length + 9,
-                timeline=Timeline(),
-                on_tokens=lambda token: None,
-                on_end=lambda: None,
-                tokens=list(prompt),
-            ),
-            now,
-        )
+        self.core.submit(request(next(self.numbers), length), now)
 
     def sent(self):
         """Where prompts went, and in what chunks."""
@@ -118,3 +121,21 @@ def test_never_where_it_is_not_asked_for():
     it.submit(2000, 10.0)
     it.submit(30, 10.01)
     assert it.sent() == [("prefill-0", 0), ("prefill-0", 0)]
+
+
+def test_no_more_start_than_decode_steps_in_time_while_prompts_are_computed():
+    def started(slo_tpot):
+        core = Core(Memory(PageLedger(1000), 16, Cache()), slots=64, backlog=1024, slo_tpot=slo_tpot)
+        core.add_engine("prefill-0", "prefill", 0.0)
+        core.add_engine("decode-0", "decode", 0.0)
+        core.engines["decode-0"].crowded = costs
+        for number in range(1, 20):
+            core.submit(request(number, 30), 1.0)
+        return len(core.requests) - len(core.queue)
+
+    costs = Costs()
+    for batch in (5, 6, 7, 8) * 5:
+        learn(costs, 0, batch, 0.003 + 0.001 * batch)
+    assert started(0.015) == int((MARGIN * 0.015 - 0.003) / 0.001) == 11
+    assert started(0.01) == 6
+    assert started(0.1) == started(None) == 19

@@ -45,7 +45,26 @@ def decode_seconds(costs: Costs, batch: int) -> float:
     """
     if batch == 0 or costs.steps == 0:
         return 0.0
+    size, seconds, slope = _line(costs)
+    return max(0.0, seconds + slope * (batch - size))
+
+
+def most_batch(costs: Costs, seconds: float) -> int | None:
+    """The most answers, at least 1, of which a step takes at most so long; None while nothing says so.
+
+    Of steps more than twice as large as those taken nothing is known. Where no line can be trusted, a step
+    takes as long as it has answers.
+    """
+    if costs.steps == 0:
+        return None
+    size, usual, slope = _line(costs)
+    most = size + (seconds - usual) / (slope or usual / size)
+    return None if most >= 2 * size else max(1, int(most))
+
+
+def _line(costs: Costs) -> tuple[float, float, float]:
+    """Answers and seconds of a usual step, and the seconds that one answer more takes; 0 where unknown."""
     size, seconds = costs.batch / costs.steps, costs.seconds / costs.steps
     spread = costs.square / costs.steps - size * size
     slope = (costs.product / costs.steps - size * seconds) / spread if spread > 0.25 else 0.0
-    return max(0.0, seconds + max(0.0, slope) * (batch - size))
+    return size, seconds, max(0.0, slope)

@@ -13,7 +13,9 @@ from bisect import insort
 from collections.abc import Mapping
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
+from twinfer.policy.costs import most_batch
 from twinfer.policy.overload import expected_ttft
+from twinfer.policy.pacing import MARGIN
 from twinfer.policy.preemption import choose_victim
 from twinfer.policy.queueing import is_late, turn
 from twinfer.policy.routing import route_decode, route_prefill
@@ -42,11 +44,20 @@ class Tallies:
 class Core:
     """State and its transitions.
 
-    `slots` requests may decode on one engine at a time; `backlog` prompt tokens are sent ahead to one
-    prefill engine. With `placing`, decode engines compute prompts where that is sooner.
+    `slots` requests may decode on one engine at a time, and no more than keep `slo_tpot`; `backlog` prompt
+    tokens are sent ahead to one prefill engine. With `placing`, decode engines compute prompts where that is
+    sooner.
     """
 
-    def __init__(self, memory: Memory, *, slots: int, backlog: int, placing: Placing | None = None) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        slots: int,
+        backlog: int,
+        placing: Placing | None = None,
+        slo_tpot: float | None = None,
+    ) -> None:
         self.memory = memory
         self.engines: dict[str, EngineView] = {}
         self.requests: dict[int, Request] = {}
@@ -58,6 +69,7 @@ class Core:
         self._slots = slots
         self._backlog = backlog
         self._placing = placing
+        self._slo_tpot = slo_tpot
 
     def oldest_lease(self, now: float) -> float:
         """Seconds since the oldest lease began; 0 when there is none."""
@@ -113,7 +125,7 @@ class Core:
     def on_step(self, engine: str, step: Step, now: float) -> None:
         """An engine has computed a step."""
         view = self.engines[engine]
-        view.count(step)
+        view.count(step, alone=not any(other.held for other in self.engines.values() if other is not view))
         for number, computed in step.chunks:
             request = view.get(number)
             if request is not None:
@@ -232,7 +244,7 @@ class Core:
     def _admit(self, request: Request, now: float) -> bool:
         if self._find_engine(request, "prefill", now) is None:
             return False
-        slots = self._slots * max(1, len([e for e in self.engines.values() if e.serves("decode")]))
+        slots = sum(self._slots_of(engine) for engine in candidates(self.engines.values(), "decode"))
         running = len(self.requests) - len(self.queue)
         if not self.memory.admit(request, running, slots):
             return False
@@ -240,6 +252,13 @@ class Core:
         self.tallies.recomputed_tokens += max(0, request.given_up - request.computed)
         request.given_up = 0
         return self._place(request, now)
+
+    def _slots_of(self, engine: EngineView) -> int:
+        """Requests that may decode there at a time, so that its steps keep the target."""
+        if self._slo_tpot is None:
+            return self._slots
+        most = most_batch(engine.crowded, MARGIN * self._slo_tpot)
+        return self._slots if most is None else min(self._slots, most)
 
     def _waits(self, request: Request) -> bool:
         """Whether a prompt that begins alike is being computed and is worth waiting for."""

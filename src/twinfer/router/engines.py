@@ -29,6 +29,7 @@ class Work(msgspec.Struct):
 class EngineView(msgspec.Struct, eq=False):
     """An engine that is ready, with the requests it holds now, by number and phase.
 
+    `costs` are those of all its steps, `crowded` those of steps during which other engines worked too.
     An engine that is `draining` gets no more. Its latest step began at `stepped` or later.
     """
 
@@ -39,6 +40,7 @@ class EngineView(msgspec.Struct, eq=False):
     decoding: dict[int, Request] = msgspec.field(default_factory=dict[int, Request])
     work: Work = msgspec.field(default_factory=Work)
     costs: Costs = msgspec.field(default_factory=Costs)
+    crowded: Costs = msgspec.field(default_factory=Costs)
     stepped: float = 0.0
 
     def serves(self, phase: Phase) -> bool:
@@ -56,8 +58,8 @@ class EngineView(msgspec.Struct, eq=False):
         ahead = sum(r.remaining for r in self.prefilling.values() if r.turn < turn)
         return Load(self.id, ahead, len(self.decoding))
 
-    def count(self, step: Step) -> None:
-        """Add a step to the work done."""
+    def count(self, step: Step, *, alone: bool) -> None:
+        """Add a step to the work done; `alone` if the others had nothing to do and lent their cores."""
         self.work.steps += 1
         self.work.busy += step.ended - step.began
         self.work.prompt_tokens += step.prompt_tokens
@@ -65,6 +67,8 @@ class EngineView(msgspec.Struct, eq=False):
         seconds = step.ended - step.began
         self.stepped = step.ended
         learn(self.costs, step.prompt_tokens, step.batch, seconds)
+        if not alone:
+            learn(self.crowded, step.prompt_tokens, step.batch, seconds)
         self.work.prefill_rate = smooth_rate(self.work.prefill_rate, step.prompt_tokens, seconds)
 
     def take_prompt(self, request: Request, now: float) -> None:
