@@ -19,6 +19,7 @@ namespace {
 struct Bound {
     Array weights;
     Writable pool;
+    std::shared_ptr<Team> team;
     Decoder decoder;
 };
 
@@ -62,6 +63,7 @@ nb::ndarray<nb::numpy, int32_t> forward(Bound& self, const Array& tokens, const 
     const std::vector<Sampling> sampling = read_sampling(temperature, top_k, top_p, min_p, seeds, n);
     std::vector<int32_t> ids;
     {
+        const Team::Claim claim(*self.team);
         nb::gil_scoped_release release;
         ids = self.decoder.forward(batch, {reinterpret_cast<const uint8_t*>(wants.data()), count}, sampling);
     }
@@ -75,6 +77,7 @@ nb::ndarray<nb::numpy, float> logits(Bound& self, const Array& tokens, const Arr
     const Batch batch = read_batch(tokens, rows, starts, page_tables);
     auto [array, data] =
         make_array<float>({batch.tokens.size(), static_cast<size_t>(self.decoder.config().vocab)});
+    const Team::Claim claim(*self.team);
     nb::gil_scoped_release release;
     self.decoder.logits(batch, data);
     return array;
@@ -85,6 +88,7 @@ double exercise(Team& team, long items, long rounds, double seconds) {
     using Clock = std::chrono::steady_clock;
     std::vector<std::atomic<long>> times(static_cast<size_t>(std::max(0L, items)));
     Clock::duration longest{};
+    const Team::Claim claim(team);
     nb::gil_scoped_release release;
     for (long round = 0; round < rounds; round++) {
         const auto began = Clock::now();
@@ -160,7 +164,7 @@ void bind_decoder(nb::module_& m) {
                 expect_aligned(weights.data(), "weights");
                 expect_aligned(pool.data(), "pool");
                 new (self)
-                    Bound{weights, pool,
+                    Bound{weights, pool, team,
                           Decoder(config, std::move(found), pages, std::move(team), kernels_named(isa))};
             },
             nb::arg("layout"), nb::arg("weights"), nb::arg("pool"), nb::arg("team"), nb::arg("isa") = "",

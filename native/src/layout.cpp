@@ -10,7 +10,7 @@ constexpr long kMostSize = 1L << 28;
 
 template <class T>
 T as(nb::handle from, const char* key) {
-    T value;
+    T value{};
     if (!nb::try_cast<T>(from, value))
         throw std::invalid_argument("the layout's '" + std::string(key) + "' is of the wrong type");
     return value;

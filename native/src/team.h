@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -46,6 +47,23 @@ class Team {
         run_all(items, [](void* f, long item, int member) { (*static_cast<F*>(f))(item, member); }, &work);
     }
 
+    // Keeps the team to one caller while it lives.
+    //
+    // Throws std::runtime_error when another has it: two at a time would get in each other's way.
+    class Claim {
+      public:
+        explicit Claim(Team& team) : team_(team) {
+            if (team.claimed_.exchange(true, std::memory_order_acquire))
+                throw std::runtime_error("the team is computing already; use it from one thread at a time");
+        }
+        ~Claim() { team_.claimed_.store(false, std::memory_order_release); }
+        Claim(const Claim&) = delete;
+        Claim& operator=(const Claim&) = delete;
+
+      private:
+        Team& team_;
+    };
+
   private:
     using Call = void (*)(void*, long item, int member);
 
@@ -68,6 +86,7 @@ class Team {
     std::vector<Bed> beds_;
     std::vector<std::thread> workers_;
     std::atomic<int> active_;
+    std::atomic<bool> claimed_{false};
     // Round number in the upper half, items not yet taken in the lower half. An item is taken by counting
     // down, which fails once the round is over; so what belongs to a round is read only while it lasts.
     alignas(64) std::atomic<uint64_t> state_{0};

@@ -47,7 +47,7 @@ class Team:
         """Runs rounds of items that spin for `seconds` each, and returns the seconds of the longest round.
 
         Raises:
-            RuntimeError: an item was not computed exactly once.
+            RuntimeError: an item was not computed exactly once, or the team is computing already.
         """
 
 class Decoder:
@@ -55,7 +55,7 @@ class Decoder:
 
     A sequence's results depend on its own tokens, positions and pages only, bit for bit: not on the batch,
     its order, the chunking of prompts, or the team's size. They may differ between instruction sets.
-    One step at a time: calls must not overlap.
+    One step at a time: a call while the team computes another's is a RuntimeError.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class Decoder:
 
         Raises:
             ValueError: shapes or types are wrong, or a token, position or page is out of range.
+            RuntimeError: the team is computing already, in another thread.
         """
     def logits(
         self,

@@ -21,12 +21,18 @@ KINDS = ("SIGKILL", "SIGKILL", "SIGKILL", "SIGSEGV", "SIGSTOP", "drain", "role")
 
 
 class Fault(msgspec.Struct):
-    """What was done to which engine and when; `waits` are seconds to the next token of its requests."""
+    """What was done to which engine's process and when, and how its requests waited for their next token.
+
+    `waits` are the seconds of those during which there was always another engine to go on with,
+    `alone` those of the others, for which one had to be started first.
+    """
 
     kind: str
     engine: str
+    pid: int
     at: float
     waits: list[float] = msgspec.field(default_factory=list[float])
+    alone: list[float] = msgspec.field(default_factory=list[float])
 
 
 class Killer:
@@ -39,6 +45,7 @@ class Killer:
         self._source = random.Random(seed)
         self._seen: dict[str, tuple[int, str]] = {}
         self._waiting: set[asyncio.Task[None]] = set()
+        self._broken: set[int] = set()
 
     async def run(self, faults: int) -> None:
         """Until there have been so many faults and all waits are over."""
@@ -60,10 +67,11 @@ class Killer:
         return engine["state"] == "ready" and seen == (engine["pid"], "ready")
 
     def _break(self, engine: dict[str, Any], kind: str) -> None:
-        fault = Fault(kind, engine["id"], time.monotonic())
+        fault = Fault(kind, engine["id"], engine["pid"], time.monotonic())
         hit = [w for w in self._crowd.live.values() if w.ticket.request.engine == engine["id"]]
         self.faults.append(fault)
         if kind in SIGNALS:
+            self._broken.add(engine["pid"])
             os.kill(engine["pid"], SIGNALS[kind])
         elif kind == "drain":
             self._router.drain(engine["id"], True)
@@ -77,12 +85,18 @@ class Killer:
 
     async def _measure(self, fault: Fault, watched: Watched) -> None:
         """Note when the next token comes, unless the client has hung up."""
-        seen = len(watched.times)
+        seen, helped = len(watched.times), True
         while len(watched.times) == seen:
             if watched.ticket.finish_reason is not None:
                 return
-            await asyncio.sleep(0.002)
-        fault.waits.append(watched.times[seen] - fault.at)
+            helped = helped and self._another(fault)
+            await asyncio.sleep(0.004)
+        (fault.waits if helped else fault.alone).append(watched.times[seen] - fault.at)
+
+    def _another(self, fault: Fault) -> bool:
+        """Whether an engine is ready now that is neither the one at fault nor broken itself."""
+        out = {fault.pid, *self._broken}
+        return any(fact["state"] == "ready" and fact["pid"] not in out for fact in self._router.engines())
 
     def _later(self, delay: float, act: Callable[[], None]) -> None:
         async def wait() -> None:

@@ -7,7 +7,10 @@ import time
 
 import pytest
 
+from tests import tiny
+from tests.native.runs import Piece, build, forward
 from twinfer import _native
+from twinfer.model.load import load
 
 
 def test_size_and_active_members():
@@ -75,3 +78,19 @@ def test_a_team_without_work_can_end_at_any_time():
         team = _native.Team([-1] * members)
         team.exercise(members, 3, 1e-6)
         del team
+
+
+def test_a_second_caller_is_told_that_the_team_is_busy(tmp_path):
+    """Whether it computes with the same decoder or just the same team; and then it goes on as before."""
+    run = build(load(tiny.write_gguf(tmp_path / "tiny.gguf", "BF16")), pages=4)
+    piece = Piece([1, 2, 3], 0, [0])
+    alone = forward(run, [piece])
+    first = threading.Thread(target=run.team.exercise, args=(1, 1, 1.0))
+    first.start()
+    with pytest.raises(RuntimeError, match="the team is computing already; use it from one thread at a time"):
+        while first.is_alive():
+            forward(run, [piece])
+    with pytest.raises(RuntimeError, match="one thread at a time"):
+        run.team.exercise(1, 1, 0.0)
+    first.join()
+    assert forward(run, [piece]).tolist() == alone.tolist()

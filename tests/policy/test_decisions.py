@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
+from twinfer.policy.health import OWN_PAUSE, SILENCE, hung
 from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
 from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step, smooth_step
 from twinfer.policy.preemption import choose_victim
@@ -113,6 +114,12 @@ def test_short_steps_do_not_hide_the_rate_of_long_ones():
     for _ in range(20):
         rate = smooth_rate(rate, 512, 0.34)
     assert abs(rate - 512 / 0.34) < 10
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_silence_is_a_hang_unless_we_have_slept_ourselves(silence, pause):
+    assert hung(silence, pause, 0.25) == (silence > SILENCE and pause < 0.25 + OWN_PAUSE)
+    assert not hung(silence, since_last_look=600.0, look_interval=0.25)
 
 
 def test_admission_keeps_a_page_for_every_running_request():

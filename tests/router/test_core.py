@@ -341,3 +341,29 @@ def test_what_is_cached_makes_a_prompt_short():
         State.PREFILLING,
     ]
     assert first_tokens(cluster, [busy, fresh, turn]) == [turn, busy, fresh]
+
+
+@given(ROLES, st.sampled_from([600.0, 86400.0 * 400]), st.lists(PROMPTS, min_size=1, max_size=4))
+def test_after_a_long_idle_time_it_works_at_once(roles, gap, prompts):
+    """As many turns of the engines as before, nothing lost, and the cache still there."""
+
+    def turns():
+        requests = [cluster.submit(prompt, 8) for prompt in prompts]
+        count = 0
+        while cluster.core.requests:
+            for name in roles:
+                cluster.turn(name)
+            count += 1
+        for request in requests:
+            check(request)
+        return count, requests
+
+    cluster = Cluster(roles, pages=60)
+    turns()
+    before, _ = turns()
+    cluster.now += gap
+    assert cluster.core.least_ttft(0, cluster.now) == 0
+    after, requests = turns()
+    assert after == before
+    assert all(request.timeline.ttft < 100 for request in requests)
+    assert cluster.core.tallies.losses == cluster.core.tallies.recomputed_tokens == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0)
+DELAYS = (0.0, 0.2, 0.5, 1.0, 2.0)
+"""Seconds; the first death may be an accident, and nobody gains by waiting then."""
+
 REDEEMED_BY = 0.5
 
 
