@@ -18,6 +18,8 @@ from .run import Report, run
 PROMISED = {"SIGKILL": 1.5, "SIGSEGV": 1.5, "SIGSTOP": 3.5, "drain": 1.5, "role": 1.5}
 """Seconds to the next token, for 99 % of the requests; a hang is noticed after two."""
 
+CAPTION = "helped: requests for which another engine was ready all the time; alone: the others"
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -43,7 +45,7 @@ def late(faults: list[Fault]) -> list[str]:
 
 def show(report: Report) -> None:
     console = Console()
-    table = Table("fault", "times", "another engine: requests", "p50", "p99", "none: requests", "p50", "p99")
+    table = Table("fault", "times", "helped", "p50", "p99", "alone", "p50", "p99", caption=CAPTION)
     for kind in sorted({fault.kind for fault in report.faults}):
         faults = [fault for fault in report.faults if fault.kind == kind]
         waits = sorted(wait for fault in faults for wait in fault.waits)

@@ -87,9 +87,15 @@ def test_a_second_caller_is_told_that_the_team_is_busy(tmp_path):
     alone = forward(run, [piece])
     first = threading.Thread(target=run.team.exercise, args=(1, 1, 1.0))
     first.start()
-    with pytest.raises(RuntimeError, match="the team is computing already; use it from one thread at a time"):
+
+    def insist():
         while first.is_alive():
             forward(run, [piece])
+
+    with pytest.raises(
+        RuntimeError, match=r"^the team is computing already; use it from one thread at a time$"
+    ):
+        insist()
     with pytest.raises(RuntimeError, match="one thread at a time"):
         run.team.exercise(1, 1, 0.0)
     first.join()
