@@ -16,7 +16,6 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -25,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
-from goodput import server
 from record import save
 from twinfer.bench.serve import address, measures
 from twinfer.bench.serve import load as loads
@@ -35,9 +33,8 @@ from twinfer.bench.serve.load import Load
 from twinfer.bench.serve.measures import Slo
 from twinfer.bench.serve.run import Prepared, Server, measure, prepare, warm_up
 from twinfer.bench.serve.workload import workload
+from watched import server, watch
 
-MIB = 1 << 20
-LOOK_EVERY = 0.5
 CALM = 5
 """Single requests in a row that must find an idle server."""
 
@@ -143,33 +140,6 @@ async def recovered(prepared: Prepared, idle: float, end: float) -> float | None
         calm = [*calm, sent - end] if soon else []
         await asyncio.sleep(0.02)
     return round(calm[0], 3)
-
-
-async def watch(memory: list[dict[str, float]]) -> None:
-    """Note the memory of all the server's processes together: their own, and what they share, in MiB."""
-    began = time.perf_counter()
-    while True:
-        found = [sizes(pid) for pid in descendants("self")]
-        own, shared = (sum(each.get(kind, 0) for each in found) for kind in ("Pss_Anon", "Pss_Shmem"))
-        seconds = round(time.perf_counter() - began, 1)
-        memory.append({"seconds": seconds, "own": round(own / MIB, 1), "shared": round(shared / MIB, 1)})
-        await asyncio.sleep(LOOK_EVERY)
-
-
-def descendants(pid: int | str) -> list[int]:
-    """The processes below one."""
-    listed = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    own = sorted({int(child) for each in listed for child in each})
-    return own + [below for child in own for below in descendants(child)]
-
-
-def sizes(pid: int) -> dict[str, int]:
-    """Kinds of memory in bytes, shared pages counted in shares; nothing of a process that is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    except OSError:
-        return {}
-    return {(parts := line.split())[0].rstrip(":"): int(parts[1]) * 1024 for line in lines}
 
 
 def show(figures: dict[str, Any]) -> None:

@@ -21,7 +21,11 @@ LOOK_INTERVAL = 0.25
 
 
 class Member:
-    """An engine's place in the fleet, over all processes that fill it."""
+    """An engine's place in the fleet, over all processes that fill it.
+
+    `problem` is why the last process ended, until another is ready; `told` is what is known to be wrong
+    with the present one.
+    """
 
     def __init__(self, spec: EngineSpec, number: int, slot: Slot) -> None:
         self.spec = spec
@@ -32,6 +36,7 @@ class Member:
         self.since = time.monotonic()
         self.deaths = 0
         self.problem: str | None = None
+        self.told: str | None = None
         self.exit_code: int | None = None
         self.greeted = False
         self.trusted = True
@@ -100,13 +105,14 @@ class Fleet:
     def distrust(self, member: Member, problem: str) -> None:
         """Use nothing more that the engine's process says, and kill it; it is then lost like any other."""
         member.trusted = False
-        member.problem = problem
+        member.told = problem
         member.process.kill()
 
     def set_ready(self, member: Member) -> None:
         """The engine has built its model."""
         member.state = "ready"
         member.since = time.monotonic()
+        member.problem = None
         self._changed.set()
 
     def serves(self) -> bool:
@@ -138,6 +144,7 @@ class Fleet:
         member.state = "starting"
         member.greeted = False
         member.trusted = True
+        member.told = None
         member.since = time.monotonic()
         member.slot.open(member.owner, time.monotonic_ns())
         process = member.process
@@ -146,18 +153,14 @@ class Fleet:
     def _exited(self, member: Member, code: int) -> None:
         lifetime = time.monotonic() - member.since if member.state == "ready" else 0.0
         member.deaths = count_death(member.deaths, lifetime)
-        member.problem = member.problem or _describe_exit(code)
+        member.problem = member.told or _describe_exit(code)
         member.exit_code = code
         delay = restart_delay(member.deaths)
         member.state = "dead" if delay is None else "restarting"
         self._changed.set()
         if delay is not None:
-            self._later(delay, lambda: self._restart(member))
+            self._later(delay, lambda: self._launch(member))
         self._on_loss(member, member.slot.in_flight)
-
-    def _restart(self, member: Member) -> None:
-        member.problem = None
-        self._launch(member)
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -165,7 +168,7 @@ class Fleet:
             silence = now - member.slot.beat / 1e9
             if member.state == "ready" and hung(silence, now - self._last_look, LOOK_INTERVAL):
                 # Its requests are given away when the process is gone for good, not before.
-                member.problem = f"no sign of life for {silence:.1f} s"
+                member.told = f"no sign of life for {silence:.1f} s"
                 member.process.kill()
         self._last_look = now
         self._later(LOOK_INTERVAL, self._look)

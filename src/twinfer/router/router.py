@@ -271,7 +271,7 @@ class Router:
                 self._fleet.set_ready(member)
                 self._core.add_engine(name, member.spec.role, now)
             case Failed():
-                member.problem = one_line(message.message) or "it gave no reason"
+                member.told = one_line(message.message) or "it gave no reason"
             case BadMessageError():
                 raise message
             case _:

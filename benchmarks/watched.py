@@ -1,0 +1,56 @@
+"""A server of ours, and the memory of its processes while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MIB = 1 << 20
+LOOK_EVERY = 0.5
+
+
+@contextmanager
+def server(options: list[str]) -> Iterator[str]:
+    """A server's address, while it runs."""
+    command = [sys.executable, "-m", "twinfer.cli", "serve", "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield next(found[0] for line in process.stdout if (found := re.search(r"http://[\w.:]+", line)))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+async def watch(memory: list[dict[str, float]]) -> None:
+    """Note the memory of all the server's processes together: their own, and what they share, in MiB."""
+    began = time.perf_counter()
+    while True:
+        found = [sizes(pid) for pid in descendants("self")]
+        own, shared = (sum(each.get(kind, 0) for each in found) for kind in ("Pss_Anon", "Pss_Shmem"))
+        seconds = round(time.perf_counter() - began, 1)
+        memory.append({"seconds": seconds, "own": round(own / MIB, 1), "shared": round(shared / MIB, 1)})
+        await asyncio.sleep(LOOK_EVERY)
+
+
+def descendants(pid: int | str) -> list[int]:
+    """The processes below one."""
+    listed = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    own = sorted({int(child) for each in listed for child in each})
+    return own + [below for child in own for below in descendants(child)]
+
+
+def sizes(pid: int) -> dict[str, int]:
+    """Kinds of memory in bytes, shared pages counted in shares; nothing of a process that is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        return {}
+    return {(parts := line.split())[0].rstrip(":"): int(parts[1]) * 1024 for line in lines}
