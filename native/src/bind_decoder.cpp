@@ -143,6 +143,13 @@ void bind_decoder(nb::module_& m) {
             },
             nb::arg("cores"), nb::arg("words"), nb::arg("lenders"), nb::keep_alive<1, 3>())
         .def("exercise", &exercise, nb::arg("items"), nb::arg("rounds"), nb::arg("seconds"))
+        .def("busy",
+             [](const Team& team) {
+                 const std::vector<double> seconds = team.busy();
+                 auto [array, data] = make_array<double>({seconds.size()});
+                 std::copy(seconds.begin(), seconds.end(), data);
+                 return array;
+             })
         .def_prop_ro("present", &Team::present)
         .def_prop_ro("size", &Team::size)
         .def_prop_rw("active", &Team::active, [](Team& team, int members) {

@@ -62,6 +62,18 @@ void take_short_turns() {
 #endif
 }
 
+// Of processor time; 0 where they cannot be had.
+double seconds_of(pthread_t thread) {
+    timespec time{};
+#ifdef __linux__
+    clockid_t clock;
+    if (pthread_getcpuclockid(thread, &clock) == 0) clock_gettime(clock, &time);
+#else
+    (void)thread;
+#endif
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 uint64_t now() {
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
                                  std::chrono::nanoseconds(1));
@@ -79,6 +91,7 @@ Team::Team(const std::vector<int>& cores, const std::vector<const uint64_t*>& le
         if (core < -1 || core > 1023) throw std::invalid_argument("no such core: " + std::to_string(core));
     if (!pin(cores[0])) throw std::invalid_argument("cannot run on core " + std::to_string(cores[0]));
     take_short_turns();
+    before_ = seconds_of(caller_);
     try {
         for (size_t i = 1; i < cores.size(); i++)
             workers_.emplace_back([this, i, core = cores[i]] { serve(static_cast<int>(i), core); });
@@ -110,6 +123,13 @@ int Team::present() const {
     if (now() < alone_until_) return count;
     for (int member = 1; member < active_.load(); member++) count += may_work(member);
     return count;
+}
+
+std::vector<double> Team::busy() const {
+    std::vector<double> seconds{seconds_of(caller_) - before_};
+    for (const std::thread& worker : workers_)
+        seconds.push_back(seconds_of(const_cast<std::thread&>(worker).native_handle()));
+    return seconds;
 }
 
 void Team::run_all(long items, Call call, void* context) {

@@ -11,6 +11,8 @@
 // item and never what is computed.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -38,6 +40,11 @@ class Team {
     // How many of these may take an item now: all but those on cores that are not lent at the moment; one
     // while the caller works alone.
     int present() const;
+
+    // Seconds of processor time that each member's thread has taken since the team was made, spinning and
+    // waiting included. The system counts them, so that work need not. To be asked while the constructing
+    // thread lives; any thread may.
+    std::vector<double> busy() const;
 
     // Calls work(item, member) once for every item in [0, items), on any member, and returns when all are
     // done.
@@ -85,6 +92,8 @@ class Team {
     std::vector<const uint64_t*> lent_;
     std::vector<Bed> beds_;
     std::vector<std::thread> workers_;
+    pthread_t caller_ = pthread_self();
+    double before_ = 0;  // seconds that the caller had taken when the team was made
     std::atomic<int> active_;
     std::atomic<bool> claimed_{false};
     // Round number in the upper half, items not yet taken in the lower half. An item is taken by counting

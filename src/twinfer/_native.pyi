@@ -43,6 +43,11 @@ class Team:
         """
     @property
     def size(self) -> int: ...
+    def busy(self) -> NDArray[np.float64]:
+        """Seconds of processor time [size] that each member's thread has taken since the team was made.
+
+        To be asked while the constructing thread lives.
+        """
     def exercise(self, items: int, rounds: int, seconds: float) -> float:
         """Runs rounds of items that spin for `seconds` each, and returns the seconds of the longest round.
 

@@ -1,8 +1,8 @@
 """What crosses between router and engines: small typed structs, MessagePack on the wire.
 
 The router sends `Load`, `Prefill`, `Decode`, `Grant`, `Cancel`; an engine answers with
-`Hello`, `Ready`, `Step`, `Released`, `Stale`, `Failed`. No KV and no text ever crosses here. Nothing asks an
-engine to end: it holds nothing that matters, so its process is killed.
+`Hello`, `Ready`, `Step`, `Usage`, `Released`, `Stale`, `Failed`. No KV and no text ever crosses here.
+Nothing asks an engine to end: it holds nothing that matters, so its process is killed.
 
 A frame is at most `MAX_FRAME` bytes. Decoding checks types; whether a message can be true is checked by
 `router/validation.py` and `engine/validation.py`.
@@ -210,6 +210,21 @@ class Step(msgspec.Struct, tag="step", array_like=True):
     batch: int
 
 
+class Usage(msgspec.Struct, tag="usage", array_like=True):
+    """How an engine's cores were used since it was built, sent a few times a second while it computes.
+
+    `cores` are the seconds of processor time that its threads took on each core: its own, then those it
+    may borrow, as in `Load`. `paced_steps` steps waited for their time while its own cores were lent,
+    for `paced_seconds` in all; they began `late_seconds` later than that in all, `latest` at most.
+    """
+
+    cores: list[float]
+    paced_steps: int
+    paced_seconds: float
+    late_seconds: float
+    latest: float
+
+
 class Released(msgspec.Struct, tag="released", array_like=True):
     """The engine no longer touches the request's pages; the answer to a `Cancel`."""
 
@@ -229,4 +244,4 @@ class Failed(msgspec.Struct, tag="failed", array_like=True):
     message: str
 
 
-FromEngine = Hello | Ready | Step | Released | Stale | Failed
+FromEngine = Hello | Ready | Step | Usage | Released | Stale | Failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import msgspec
 
@@ -37,7 +38,13 @@ def plan_engines(config: Config, cores: list[int]) -> list[EngineSpec]:
     return specs
 
 
-def lenders(specs: list[EngineSpec], engine: int) -> list[tuple[int, int]]:
+def team_cores(specs: Sequence[EngineSpec], engine: int) -> list[tuple[int, bool]]:
+    """Cores that the threads of engine number `engine` are on, and whether each is another engine's."""
+    borrowed = [(core, True) for core, _ in lenders(specs, engine)]
+    return [(core, False) for core in specs[engine].cores] + borrowed
+
+
+def lenders(specs: Sequence[EngineSpec], engine: int) -> list[tuple[int, int]]:
     """Cores that engine number `engine` may borrow, each with the number of the engine that lends it.
 
     Cores that several engines share are nobody's to lend.

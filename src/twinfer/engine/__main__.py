@@ -20,6 +20,7 @@ from twinfer.policy.pacing import lend_until
 
 if TYPE_CHECKING:
     from twinfer.engine.engine import Engine
+    from twinfer.engine.meter import Meter
     from twinfer.engine.watch import Watch
 
 PR_SET_PDEATHSIG = 1
@@ -48,8 +49,9 @@ def main() -> int:
 def serve(link: Link, cores: list[int]) -> None:
     """Build what the router's `Load` describes and answer its requests."""
     # Imported while the router packs the weights: NumPy and the native module take their time.
-    from twinfer.engine.build import bounds, build
+    from twinfer.engine.build import bounds, build, build_team
     from twinfer.engine.engine import Engine
+    from twinfer.engine.meter import Meter
     from twinfer.engine.watch import Watch
 
     [load, *early] = link.receive(None)
@@ -58,7 +60,8 @@ def serve(link: Link, cores: list[int]) -> None:
     check_load(load)
     watch = Watch(load.place)
     watch.start()
-    prefill, decode = build(load, cores, watch.words)
+    team = build_team(load, cores, watch.words)
+    prefill, decode = build(load, team)
     link.send(Ready(prefill.isa))
     engine = Engine(
         prefill,
@@ -69,31 +72,39 @@ def serve(link: Link, cores: list[int]) -> None:
         max_batch=load.max_batch_size,
         slo_tpot=load.slo_tpot,
     )
-    run(link, engine, watch, bounds(load))
+    run(link, engine, watch, Meter(team), bounds(load))
 
 
-def run(link: Link, engine: Engine, watch: Watch, limits: Bounds) -> NoReturn:
+def run(link: Link, engine: Engine, watch: Watch, meter: Meter, limits: Bounds) -> NoReturn:
     """Hear messages, compute a step, tell the router; lend our cores while there is nothing to compute."""
     while True:
-        for message in link.receive(pause(engine.due(), watch)):
+        due = engine.due()
+        usage = meter.report(time.monotonic(), idle=due is None)
+        if usage is not None:
+            link.send(usage)
+        for message in link.receive(pause(due, watch, meter)):
             check(message, limits, engine.room)
             answer = engine.take(message)
             if answer is not None:
                 link.send(answer)
         due = engine.due()
-        if due is not None and due <= time.monotonic():
+        now = time.monotonic()
+        if due is not None and due <= now:
+            meter.step(now)
             for message in engine.step():
                 link.send(message)
 
 
-def pause(due: float | None, watch: Watch) -> float | None:
+def pause(due: float | None, watch: Watch, meter: Meter) -> float | None:
     """Seconds to wait for messages before the next step, 0 when it is due; None while there is none."""
     if due is None:
         watch.rest(None)
         return None
-    left = due - time.monotonic()
+    now = time.monotonic()
+    left = due - now
     if left <= 0:
         return 0.0
+    meter.wait(now, due)
     watch.rest(lend_until(due))
     return left
 

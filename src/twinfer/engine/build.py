@@ -17,18 +17,20 @@ from twinfer.messages import Load, Region, Weights
 from twinfer.model.build import build_decoder
 
 
-def build(load: Load, cores: list[int], words: NDArray[np.uint64]) -> tuple[Decoder, Decoder]:
-    """The decoders of prefill and decode; one object where they do not differ.
+def build_team(load: Load, cores: list[int], words: NDArray[np.uint64]) -> Team:
+    """Threads on `cores`, and on cores of other engines while `words`, the board's, say so."""
+    borrowed = load.place.lenders
+    places = [-1] * len(cores) + [slot * SLOT_WORDS + LENT for _, slot in borrowed]
+    return Team(cores + [core for core, _ in borrowed], words, places)
 
-    They compute on `cores`, and on cores of other engines while `words`, the board's, say so.
+
+def build(load: Load, team: Team) -> tuple[Decoder, Decoder]:
+    """The decoders of prefill and decode; one object where they do not differ. They compute on `team`.
 
     Raises:
         EngineError: the shared memory cannot be mapped.
         ModelError: the weights' layout is not one that this version reads.
     """
-    borrowed = load.place.lenders
-    places = [-1] * len(cores) + [slot * SLOT_WORDS + LENT for _, slot in borrowed]
-    team = Team(cores + [core for core, _ in borrowed], words, places)
     pool = _array(load.pool.region, writable=True)
 
     def decoder(weights: Weights) -> Decoder:

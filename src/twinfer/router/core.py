@@ -10,7 +10,7 @@ A request's way: `submit` → `_schedule` → `_place` (prefill) → `on_step`, 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
 from twinfer.policy.costs import most_batch
@@ -161,9 +161,9 @@ class Core:
 
     # Engines come, go and change
 
-    def add_engine(self, engine: str, role: Role, now: float) -> None:
-        """An engine is ready for requests."""
-        self.engines[engine] = EngineView(engine, role)
+    def add_engine(self, engine: str, role: Role, now: float, cores: Sequence[tuple[int, bool]] = ()) -> None:
+        """An engine is ready for requests; its threads are on `cores`, each with whether it is lent."""
+        self.engines[engine] = EngineView(engine, role, cores=list(cores))
         self._rebalance()
         self._schedule(now)
 

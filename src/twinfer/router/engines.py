@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from twinfer.messages import Role, Step
+from twinfer.messages import Role, Step, Usage
 from twinfer.policy.costs import Costs, learn
 from twinfer.policy.overload import smooth_rate
 from twinfer.policy.routing import Load
@@ -31,6 +31,8 @@ class EngineView(msgspec.Struct, eq=False):
 
     `costs` are those of all its steps, `crowded` those of steps during which other engines worked too.
     An engine that is `draining` gets no more. Its latest step began at `stepped` or later.
+    `cores` are those that its threads are on, and whether each is lent by another engine; `usage` is what
+    it last said of them.
     """
 
     id: str
@@ -42,6 +44,14 @@ class EngineView(msgspec.Struct, eq=False):
     costs: Costs = msgspec.field(default_factory=Costs)
     crowded: Costs = msgspec.field(default_factory=Costs)
     stepped: float = 0.0
+    cores: list[tuple[int, bool]] = msgspec.field(default_factory=list[tuple[int, bool]])
+    usage: Usage | None = None
+
+    @property
+    def core_seconds(self) -> list[tuple[int, bool, float]]:
+        """Each core, whether it is lent, and the seconds of processor time that the engine took on it."""
+        seconds = self.usage.cores if self.usage else [0.0] * len(self.cores)
+        return [(core, lent, each) for (core, lent), each in zip(self.cores, seconds, strict=True)]
 
     def serves(self, phase: Phase) -> bool:
         """Whether its role is made for this phase."""

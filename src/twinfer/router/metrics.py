@@ -9,11 +9,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from twinfer.messages import Usage
 from twinfer.router.core import Core
 from twinfer.router.request import Request, State
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 FINE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
+NOTHING = Usage([], 0, 0.0, 0.0, 0.0)
 
 
 class Metrics:
@@ -113,3 +115,26 @@ class CoreCollector(Collector):
             tokens.add_metric([*key, "prefill"], view.work.prompt_tokens)
             tokens.add_metric([*key, "decode"], view.work.decode_tokens)
         yield from (steps, busy, tokens)
+        yield from self._cores()
+
+    def _cores(self) -> Iterator[Metric]:
+        labels = ["engine", "core", "lent"]
+        text = "Processor time of an engine's threads by core; lent is whether another engine lends it"
+        seconds = CounterMetricFamily("twinfer_core_seconds", text, labels=labels)
+        labels = ["engine"]
+        text = "Decode steps that waited for their time"
+        steps = CounterMetricFamily("twinfer_paced_steps", text, labels=labels)
+        text = "Time that they waited, their cores being lent"
+        waited = CounterMetricFamily("twinfer_paced_seconds", text, labels=labels)
+        text = "Time that they began later than they should"
+        late = CounterMetricFamily("twinfer_late_seconds", text, labels=labels)
+        latest = GaugeMetricFamily("twinfer_latest_seconds", "How late the latest of them was", labels=labels)
+        for view in self._core.engines.values():
+            for core, lent, value in view.core_seconds:
+                seconds.add_metric([view.id, str(core), str(lent).lower()], value)
+            usage = view.usage or NOTHING
+            steps.add_metric([view.id], usage.paced_steps)
+            waited.add_metric([view.id], usage.paced_seconds)
+            late.add_metric([view.id], usage.late_seconds)
+            latest.add_metric([view.id], usage.latest)
+        yield from (seconds, steps, waited, late, latest)

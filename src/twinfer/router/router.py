@@ -14,13 +14,26 @@ from typing import Any
 import msgspec
 
 from twinfer.cluster.host import Host
-from twinfer.cluster.plan import EngineSpec
+from twinfer.cluster.plan import EngineSpec, team_cores
 from twinfer.errors import BadMessageError, EngineError, NotFoundError, OverloadedError, one_line
 from twinfer.kv.board import Slot
-from twinfer.messages import LINK_LOST, Failed, FromEngine, Hello, Load, Ready, Released, Role, Stale, Step
+from twinfer.messages import (
+    LINK_LOST,
+    Failed,
+    FromEngine,
+    Hello,
+    Load,
+    Ready,
+    Released,
+    Role,
+    Stale,
+    Step,
+    Usage,
+)
 from twinfer.policy.overload import retry_after
 from twinfer.router.check import check
 from twinfer.router.core import Core, Tallies
+from twinfer.router.engines import EngineView
 from twinfer.router.fleet import Fleet, Member
 from twinfer.router.generation import Generation, check_prompt
 from twinfer.router.links import Links
@@ -28,7 +41,7 @@ from twinfer.router.metrics import Metrics
 from twinfer.router.request import Request
 from twinfer.router.throughput import Throughput
 from twinfer.router.ticket import Ticket
-from twinfer.router.validation import check_hello, check_released, check_stale, check_step
+from twinfer.router.validation import check_hello, check_released, check_stale, check_step, check_usage
 from twinfer.timeline import Timeline
 
 
@@ -60,10 +73,12 @@ class Router:
         self._fleet = Fleet(host, self._on_loss)
         self._load: Callable[[int, int], Load] | None = None
         self._numbers = itertools.count(1)
+        self._cores: dict[str, list[tuple[int, bool]]] = {}
         self._receiver: asyncio.Task[None] | None = None
 
     def start(self, specs: Sequence[EngineSpec], slots: Sequence[Slot]) -> None:
         """Start the engine processes; they come up while the caller prepares their model."""
+        self._cores = {spec.id: team_cores(specs, number) for number, spec in enumerate(specs)}
         self._fleet.start(specs, slots)
 
     async def load(self, load: Callable[[int, int], Load]) -> None:
@@ -164,7 +179,10 @@ class Router:
         return self._throughput.seconds_for(self.waiting, time.monotonic())
 
     def engines(self) -> list[dict[str, Any]]:
-        """Every engine, for people: id, role, pid, cores, state, and its running and waiting requests."""
+        """Every engine, for people: id, role, pid, cores, state, its running and waiting requests.
+
+        `core_seconds` has the processor time that it took on each core, also on those that are lent to it.
+        """
         return [self._describe(member) for member in self._fleet.members.values()]
 
     def problems(self) -> list[str]:
@@ -218,6 +236,7 @@ class Router:
             "state": "draining" if view and view.draining else member.state,
             "running": len(view.held) if view else 0,
             "waiting": len(self._core.queue) if member.spec.role != "decode" else 0,
+            "core_seconds": _describe_cores(view) if view else [],
         }
 
     def _cancel(self, number: int, reason: str) -> None:
@@ -255,6 +274,10 @@ class Router:
             case Step() if member.state == "ready":
                 check_step(message, self._core.engines[name], self._vocab, now)
                 self._core.on_step(name, message, now)
+            case Usage() if member.state == "ready":
+                view = self._core.engines[name]
+                check_usage(message, view, now)
+                view.usage = message
             case Released() if member.state == "ready":
                 asked = self._core.requests.get(message.request)
                 check_released(message, self._core.engines[name], asked, self._core.latest)
@@ -269,7 +292,7 @@ class Router:
                 self._links.send(member.process.address, self._load(member.number, member.owner))
             case Ready() if member.greeted and member.state == "starting":
                 self._fleet.set_ready(member)
-                self._core.add_engine(name, member.spec.role, now)
+                self._core.add_engine(name, member.spec.role, now, self._cores[name])
             case Failed():
                 member.told = one_line(message.message) or "it gave no reason"
             case BadMessageError():
@@ -297,3 +320,10 @@ class Router:
             self._throughput.count(len(ended), time.monotonic())
         if self._check:
             check(self._core)
+
+
+def _describe_cores(view: EngineView) -> list[dict[str, Any]]:
+    return [
+        {"core": core, "lent": lent, "seconds": round(seconds, 3)}
+        for core, lent, seconds in view.core_seconds
+    ]

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 from twinfer.errors import BadMessageError
-from twinfer.messages import Finish, Hello, Released, Stale, Step
+from twinfer.messages import Finish, Hello, Released, Stale, Step, Usage
 from twinfer.router.engines import EngineView
 from twinfer.router.request import Request, State
+
+MOST_STEPS = 1 << 53
 
 
 def check_hello(message: Hello, pid: int) -> None:
@@ -37,6 +39,26 @@ def check_step(step: Step, view: EngineView, vocab: int, now: float) -> None:
     prefilling = sum(len(request.tokens) for request in view.prefilling.values())
     if not (0 <= step.prompt_tokens <= prefilling and 0 <= step.batch <= len(view.decoding)):
         _refuse(f"a step of {step.prompt_tokens} prompt tokens and {step.batch} answers was not asked for")
+
+
+def check_usage(usage: Usage, view: EngineView, now: float) -> None:
+    """Usage is of the engine's cores, counts up, and no more than the clock has seen.
+
+    Raises:
+        BadMessageError: it is not.
+    """
+    if len(usage.cores) != len(view.cores):
+        _refuse(f"usage of {len(usage.cores)} cores, not of {len(view.cores)}")
+    before = view.usage or Usage([0.0] * len(view.cores), 0, 0.0, 0.0, 0.0)
+    for old, new in zip(_counts(before), _counts(usage), strict=True):
+        if not old <= new <= now:
+            _refuse(f"a usage of {new} s, which was {old} s before, and now is {now}")
+    if not before.paced_steps <= usage.paced_steps < MOST_STEPS:
+        _refuse(f"{usage.paced_steps} steps of which more were reported before")
+
+
+def _counts(usage: Usage) -> list[float]:
+    return [*usage.cores, usage.paced_seconds, usage.late_seconds, usage.latest]
 
 
 def check_stale(message: Stale, view: EngineView) -> None:
