@@ -1,6 +1,7 @@
 // Works a thread team hard while its members, their number and the lent words change; for ThreadSanitizer.
 //
-// Usage: team_stress SECONDS. Ends with 1 and a line when an item was left out or done twice.
+// Usage: team_stress SECONDS. Ends with 1 and a line when an item was left out or done twice, or when a time
+// that was told goes back.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -48,6 +49,20 @@ bool one_round(Team& team, std::vector<int>& places, long items) {
     return true;
 }
 
+// Asks for the members' times, as a report does, while they work.
+bool counts_up(const Team& team, const std::atomic<bool>& over) {
+    std::vector<double> before(kMembers, 0.0);
+    while (!over.load()) {
+        const std::vector<double> seconds = team.busy();
+        if (seconds.size() != before.size()) return false;
+        for (size_t i = 0; i < seconds.size(); i++)
+            if (seconds[i] < before[i]) return false;
+        before = seconds;
+        std::this_thread::sleep_for(std::chrono::microseconds(30));
+    }
+    return true;
+}
+
 bool work_for(Clock::duration time) {
     uint64_t words[2] = {0, 0};
     std::atomic<bool> stop{false};
@@ -56,7 +71,9 @@ bool work_for(Clock::duration time) {
     std::vector<int> places;
     std::thread lender([&] { lend(words, stop); });
     for (const Clock::time_point end = Clock::now() + time; good && Clock::now() < end;) {
+        std::atomic<bool> over{false}, counted{true};
         Team team({-1, -1, -1, -1}, {nullptr, nullptr, &words[0], &words[1]});
+        std::thread watcher([&] { counted.store(counts_up(team, over)); });
         for (long i = 0; good && i < 200; i++, rounds++) {
             team.set_active(1 + static_cast<int>(rounds % kMembers));
             if (team.present() > team.active()) good = false;
@@ -64,6 +81,9 @@ bool work_for(Clock::duration time) {
             // Long enough now and then for members to fall asleep, so that waking them is tried too.
             if (rounds % 40 == 39) std::this_thread::sleep_for(std::chrono::microseconds(200));
         }
+        over.store(true);
+        watcher.join();
+        good = good && counted.load();
     }
     stop.store(true);
     lender.join();
@@ -77,6 +97,6 @@ int main(int argc, char** argv) {
     const double seconds = argc > 1 ? std::atof(argv[1]) : 5;
     if (work_for(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))))
         return 0;
-    std::fprintf(stderr, "team_stress: an item was left out or done twice\n");
+    std::fprintf(stderr, "team_stress: an item was left out or done twice, or a time went back\n");
     return 1;
 }

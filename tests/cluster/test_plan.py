@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from twinfer.cluster.cores import split_cores, usable_cores
 from twinfer.cluster.memory import free_memory
-from twinfer.cluster.plan import lenders, plan_engines
+from twinfer.cluster.plan import lenders, plan_engines, team_cores
 from twinfer.config import Config
 
 
@@ -51,6 +51,7 @@ def test_cores_of_others_may_be_borrowed_unless_they_are_shared():
     specs = plan_engines(Config(prefill_engines=1, decode_engines=1), [0, 1, 2, 3])
     assert lenders(specs, 0) == [(2, 1), (3, 1)]
     assert lenders(specs, 1) == [(0, 0), (1, 0)]
+    assert team_cores(specs, 1) == [(2, False), (3, False), (0, True), (1, True)]
     shared = plan_engines(Config(prefill_engines=2, decode_engines=1), [0, 1])
     assert lenders(shared, 0) == [(1, 1)]
     assert lenders(shared, 1) == []

@@ -30,6 +30,7 @@ from twinfer.messages import (
     Sampling,
     Step,
     Task,
+    Usage,
     Weights,
 )
 from twinfer.model.load import load
@@ -142,6 +143,10 @@ def test_good_messages_are_served_until_a_bad_one_comes(start, model):
     step = engine.hear()
     assert isinstance(step, Step)
     assert step.requests == [1]
+    usage = engine.hear()  # It is idle.
+    assert isinstance(usage, Usage)
+    [seconds] = usage.cores
+    assert seconds > 0
     engine.send(Cancel(1, 1))
     assert engine.hear() == Released(1, 1)
     engine.send(msgspec.structs.replace(GOOD, pages=[0, PAGES]))

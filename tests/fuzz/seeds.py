@@ -27,6 +27,7 @@ from twinfer.messages import (
     Stale,
     Step,
     Task,
+    Usage,
     Weights,
 )
 
@@ -42,6 +43,7 @@ FROM_ENGINE = [
     Released(1, 1),
     Stale([1, 2]),
     Failed("no memory"),
+    Usage([1.5, 0.25], 7, 0.5, 0.001, 0.0005),
 ]
 TO_ENGINE = [
     Load(

@@ -17,13 +17,13 @@ from tests import tiny
 from tests.refusals import refusal
 from twinfer.engine.validation import Bounds, check, check_load
 from twinfer.errors import BadMessageError, ModelError, RequestError
-from twinfer.messages import FromEngine, Hello, Load, Released, Stale, Step, ToEngine, decode
+from twinfer.messages import FromEngine, Hello, Load, Released, Stale, Step, ToEngine, Usage, decode
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.load import load
 from twinfer.model.template import ChatTemplate, load_template
 from twinfer.model.tokenizer import load_tokenizer
 from twinfer.router.engines import EngineView
-from twinfer.router.validation import check_hello, check_released, check_stale, check_step
+from twinfer.router.validation import check_hello, check_released, check_stale, check_step, check_usage
 
 FOLDER_FILES = (
     "config.json",
@@ -127,11 +127,13 @@ def _use(checkpoint: Checkpoint) -> None:
 
 def hear_engine(message: FromEngine) -> None:
     """As the router does, for an engine that holds nothing."""
-    view = EngineView("e", "mixed")
+    view = EngineView("e", "mixed", cores=[(0, False), (1, True)])
     match message:
         case Step():
             check_step(message, view, 100, 10.0)
             view.count(message)
+        case Usage():
+            check_usage(message, view, 10.0)
         case Stale():
             check_stale(message, view)
         case Released():

@@ -73,6 +73,21 @@ def test_members_that_are_not_active_sleep():
     assert others < 0.02
 
 
+def test_processor_time_is_that_of_the_members():
+    team = _native.Team([-1] * 3)
+    team.active = 2
+    before = team.busy()
+    assert before.shape == (3,)
+    process = time.process_time()
+    team.exercise(400, 5, 5e-5)
+    used = team.busy() - before
+    assert (used >= 0).all()
+    # All the time of the rounds is the members', the caller's above all: it never sleeps in one.
+    assert used[0] > 0.01
+    assert used.sum() <= time.process_time() - process + 1e-3
+    assert used[2] < 0.005  # not active
+
+
 def test_a_team_without_work_can_end_at_any_time():
     for members in (1, 2, 5):
         team = _native.Team([-1] * members)

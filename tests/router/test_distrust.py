@@ -25,6 +25,7 @@ from twinfer.messages import (
     Sampling,
     Stale,
     Step,
+    Usage,
     Weights,
 )
 from twinfer.policy.pages import PageLedger
@@ -170,6 +171,9 @@ BAD = {
     "not a time": step(began=float("nan")),
     "more work than there is": step(prompt_tokens=10**6),
     "a larger batch than there is": step(batch=2),
+    "usage of cores it has not": Usage([1.0, 1.0, 1.0], 0, 0.0, 0.0, 0.0),
+    "usage that counts down": Usage([], 0, -1.0, 0.0, 0.0),
+    "usage of the future": Usage([], 0, 1e12, 0.0, 0.0),
     "stale pages of others": Stale([5]),
     "stale pages of nobody": Stale([]),
     "a release nobody asked for": Released(1, 2),

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.refusals import refusal
 from twinfer.errors import BadMessageError, one_line
-from twinfer.messages import FromEngine, Released, Sampling, Stale, Step, ToEngine, decode
+from twinfer.messages import FromEngine, Released, Sampling, Stale, Step, ToEngine, Usage, decode
 from twinfer.router.engines import EngineView
 from twinfer.router.generation import Generation
 from twinfer.router.request import Request, State
-from twinfer.router.validation import check_released, check_stale, check_step
+from twinfer.router.validation import check_released, check_stale, check_step, check_usage
 from twinfer.timeline import Timeline
 
 VOCAB = 40
@@ -98,6 +98,34 @@ def test_a_step_that_is_accepted_is_true(step):
 )
 def test_true_steps_are_accepted(step):
     assert accepts(check_step, step, view(), VOCAB, 10.0)
+
+
+USAGES = st.builds(Usage, st.lists(TIMES, max_size=3), NUMBERS, TIMES, TIMES, TIMES)
+
+
+@given(USAGES, USAGES)
+def test_usage_that_is_accepted_counts_up_to_what_the_clock_says(first, second):
+    held = view()
+    held.cores = [(0, False), (1, True)]
+    seen = [0.0] * 5
+    for usage in (first, second):
+        if not accepts(check_usage, usage, held, 10.0):
+            continue
+        held.usage = usage
+        counts = [*usage.cores, usage.paced_seconds, usage.late_seconds, usage.latest]
+        assert all(0 <= before <= after <= 10 for before, after in zip(seen, counts, strict=True))
+        seen = counts
+    assert [core for core, _, _ in held.core_seconds] == [0, 1]
+
+
+def test_true_usage_is_accepted():
+    held = view()
+    held.cores = [(0, False), (1, True)]
+    for seconds in (0.0, 1.0, 1.0, 9.5):
+        held.usage = Usage([seconds, seconds / 2], int(seconds), seconds, seconds, seconds)
+        assert accepts(check_usage, held.usage, held, 10.0)
+    assert not accepts(check_usage, Usage([9.5], 9, 9.5, 9.5, 9.5), held, 10.0)
+    assert not accepts(check_usage, Usage([9.5, 4.0], 9, 9.5, 9.5, 9.5), held, 10.0)
 
 
 @given(st.lists(NUMBERS, max_size=4))
