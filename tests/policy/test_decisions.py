@@ -9,7 +9,7 @@ from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
 from twinfer.policy.health import OWN_PAUSE, SILENCE, hung
 from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
 from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step, smooth_step
-from twinfer.policy.preemption import choose_victim
+from twinfer.policy.preemption import choose_victim, rank
 from twinfer.policy.queueing import AGEING, LATE, due, is_late, turn
 from twinfer.policy.restart import DELAYS, REDEEMED_BY, count_death, restart_delay
 from twinfer.policy.routing import Load, route_decode, route_prefill
@@ -138,8 +138,10 @@ def test_routing_takes_the_least_loaded():
     assert route_decode([]) is None
 
 
-def test_the_newest_gives_way():
+def test_the_newest_and_least_important_gives_way():
     assert choose_victim([(1.0, 7), (3.0, 2), (2.0, 9)]) == 2
+    assert rank(5.0, 0) < rank(6.0, 0) < rank(5.0, 1) < rank(6.0, 1)
+    assert rank(100.0, 0) > rank(5.0, 1)
     assert choose_victim([]) is None
 
 

@@ -367,3 +367,30 @@ def test_after_a_long_idle_time_it_works_at_once(roles, gap, prompts):
     assert after == before
     assert all(request.timeline.ttft < 100 for request in requests)
     assert cluster.core.tallies.losses == cluster.core.tallies.recomputed_tokens == 0
+
+
+def test_a_request_without_a_page_waits_with_those_it_has_while_others_get_on():
+    """The pool is full when the first needs another page; the second ends and leaves its own."""
+    cluster = Cluster(SPLIT, pages=10, cache=Cache())
+    first, second = cluster.submit([1] * 12, 20), cluster.submit([2] * 12, 8)
+    starved = 0
+    while cluster.core.requests:
+        for name in SPLIT:
+            cluster.turn(name)
+        starved += bool(cluster.core.memory.stuck())
+    assert starved > 0
+    assert cluster.core.tallies.preemptions == 0
+    check(first)
+    check(second)
+
+
+def test_the_least_important_gives_its_pages_up_though_it_is_older():
+    cluster = Cluster(SPLIT, pages=12, cache=Cache())
+    cluster.tick = 0.001
+    low = cluster.submit([1] * 12, 30, priority=1)
+    high = cluster.submit([2] * 12, 30)
+    cluster.finish()
+    assert cluster.core.tallies.preemptions > 0
+    assert cluster.ended == [high, low]
+    check(low)
+    check(high)

@@ -214,10 +214,11 @@ class Core:
         for request in [request for request in self.queue if self.memory.ledger.held(request.id)]:
             if self._place(request, now):
                 self.queue.remove(request)
-        for request in sorted(self.memory.starved.values(), key=lambda request: request.age):
+        for request in sorted(self.memory.starved.values(), key=lambda request: request.rank):
             self._grow(request)
-        if self.memory.stuck():
-            self._preempt()
+        stuck = self.memory.stuck()
+        if stuck:
+            self._preempt(stuck)
             return
         for request in [request for request in self.queue if not self.memory.ledger.held(request.id)]:
             if self._waits(request):
@@ -323,11 +324,16 @@ class Core:
         if pages and request.engine is not None and request.state is State.DECODING:
             self._send(request.engine, Grant(request.id, pages, self.memory.ledger.stamps(pages)))
 
-    def _preempt(self) -> None:
-        """Take the pages of the newest running request; one at a time, since one page helps already."""
-        if any(request.state is State.LEAVING for request in self.requests.values()):
+    def _preempt(self, stuck: list[Request]) -> None:
+        """Take the pages of the last running request by rank; one at a time, since one page helps already.
+
+        As long as one gets on, the others wait with their pages: it will end, or be stuck itself.
+        """
+        decoding = [r for engine in self.engines.values() for r in engine.decoding.values()]
+        leaving = any(request.state is State.LEAVING for request in self.requests.values())
+        if leaving or len(stuck) < len(decoding):
             return
-        victim = choose_victim(r.age for e in self.engines.values() for r in e.decoding.values())
+        victim = choose_victim(request.rank for request in decoding)
         if victim is not None:
             self.tallies.preemptions += 1
             self._leave(self.requests[victim], Departure.PREEMPT)

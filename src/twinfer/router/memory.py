@@ -87,12 +87,13 @@ class Memory:
             self.starved.pop(request.id, None)
         return pages
 
-    def stuck(self) -> bool:
-        """Whether the next token of some request has no page."""
-        return any(
-            pages_for(len(request.tokens), self.page_tokens) > self.ledger.held(request.id)
+    def stuck(self) -> list[Request]:
+        """Requests whose next token has no page."""
+        return [
+            request
             for request in self.starved.values()
-        )
+            if pages_for(len(request.tokens), self.page_tokens) > self.ledger.held(request.id)
+        ]
 
     def publish(self, request: Request) -> None:
         """Let others find the pages that are full."""

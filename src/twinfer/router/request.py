@@ -20,6 +20,7 @@ from enum import Enum, auto
 import msgspec
 
 from twinfer.messages import Task
+from twinfer.policy.preemption import rank
 from twinfer.policy.queueing import due, turn
 from twinfer.router.generation import Generation
 from twinfer.timeline import Timeline
@@ -102,9 +103,9 @@ class Request(msgspec.Struct, eq=False):
         self.state = state
 
     @property
-    def age(self) -> tuple[float, int]:
-        """By arrival, then by number; the oldest is the least."""
-        return (self.timeline.arrived, self.id)
+    def rank(self) -> tuple[float, int]:
+        """Who keeps its pages when they run out: the least."""
+        return (rank(self.timeline.arrived, self.generation.priority), self.id)
 
     @property
     def turn(self) -> tuple[float, int]:
