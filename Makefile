@@ -4,6 +4,7 @@
 # make chaos  a hundred faults under load, and what became of the requests  (ARGS=--seed 7)
 # make fuzz   each fuzzer for FUZZ_SECONDS, 60 if not said otherwise
 # make fuzz-http  schemathesis against the served OpenAPI document
+# make clean  removes the environment and all builds, but not the rivals
 # make sanitize   the kernels' tests with bounds and undefined behaviour checked, and the team's with races
 
 PYTHON ?= python3
@@ -65,7 +66,8 @@ format: .venv/tools
 	$(BIN)/clang-format -i $(SOURCES)
 
 clean:
-	rm -rf .venv build
+	rm -rf .venv
+	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name rivals -exec rm -rf {} +; fi
 
 .venv/installed: pyproject.toml $(NATIVE)
 	@command -v $${CXX:-c++} >/dev/null || { echo "twinfer: no C++ compiler found; install one (Debian: apt install g++) or set CXX" >&2; exit 2; }

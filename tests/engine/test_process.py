@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zmq
 
+from tests.examples import PREFILL
 from tests.tiny import write_gguf
 from twinfer.kv.board import Board, board_bytes
 from twinfer.kv.layout import Layout
@@ -23,13 +24,10 @@ from twinfer.messages import (
     Load,
     Place,
     Pool,
-    Prefill,
     Ready,
     Region,
     Released,
-    Sampling,
     Step,
-    Task,
     Usage,
     Weights,
 )
@@ -38,8 +36,7 @@ from twinfer.model.pack import pack
 
 DECODER = msgspec.msgpack.Decoder(FromEngine)
 PAGES = 4
-TASK = Task(Sampling(temperature=0), (), 30)
-GOOD = Prefill(1, [5, 6, 7], 0, [0, 1], [0, 0], TASK)
+GOOD = msgspec.structs.replace(PREFILL, stamps=[0, 0])
 
 
 class Engine:

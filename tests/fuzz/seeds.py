@@ -9,57 +9,11 @@ from pathlib import Path
 import msgspec
 
 from tests import tiny
+from tests.examples import FROM_ENGINE, TO_ENGINE
 from tests.fuzz.targets import FOLDER_FILES, FOLDER_SIZES, good_folder
-from twinfer.messages import (
-    Cancel,
-    Decode,
-    Failed,
-    Grant,
-    Hello,
-    Load,
-    Place,
-    Pool,
-    Prefill,
-    Ready,
-    Region,
-    Released,
-    Sampling,
-    Stale,
-    Step,
-    Task,
-    Usage,
-    Weights,
-)
 
 CORPUS = Path(__file__).parent / "corpus"
 SIZES = {name: size for name, size in FOLDER_SIZES.items() if name != "dtype"}
-TASK = Task(Sampling(0.5, 3, 0.9, 0.1, 7), (5,), 60)
-REGION = Region(3, 4096)
-FROM_ENGINE = [
-    Hello(1),
-    Ready("avx2"),
-    Step([], [], [], [], 1.0, 2.0, 0, 0),
-    Step([1], [2], [0], [(3, 16)], 1.0, 2.0, 16, 1),
-    Released(1, 1),
-    Stale([1, 2]),
-    Failed("no memory"),
-    Usage([1.5, 0.25], 7, 0.5, 0.001, 0.0005),
-]
-TO_ENGINE = [
-    Load(
-        Weights(REGION, {"config": {"vocab": 100, "inv_freq": [1.0, 0.5]}, "layers": [{"norm": 64}]}),
-        None,
-        Pool(REGION, 16, "bf16"),
-        Place(REGION, 2, 0, 1, [(1, 1)]),
-        512,
-        64,
-        0.05,
-    ),
-    Prefill(1, [1, 2, 3], 0, [0, 1], [1, 1], TASK),
-    Decode(1, [4], 3, [0, 1], [1, 1], TASK),
-    Grant(1, [2], [1]),
-    Cancel(1, 2),
-]
 TEMPLATES = [
     tiny.TEMPLATE,
     "{% set ns = namespace(a=1) %}{% macro f(x) %}{{ x|trim }}{% endmacro %}{{ f(messages[0].content) }}",

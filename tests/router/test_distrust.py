@@ -8,6 +8,7 @@ import pytest
 import zmq
 import zmq.asyncio
 
+from tests.examples import LOAD, PREFILL
 from twinfer.cluster.plan import EngineSpec
 from twinfer.kv.board import Board, board_bytes
 from twinfer.messages import (
@@ -16,17 +17,13 @@ from twinfer.messages import (
     Failed,
     Hello,
     Load,
-    Place,
-    Pool,
     Prefill,
     Ready,
-    Region,
     Released,
     Sampling,
     Stale,
     Step,
     Usage,
-    Weights,
 )
 from twinfer.policy.pages import PageLedger
 from twinfer.router import links as links_module
@@ -36,8 +33,6 @@ from twinfer.router.links import Links
 from twinfer.router.memory import Cache, Memory
 from twinfer.router.router import Router
 
-REGION = Region(0, 1)
-LOAD = Load(Weights(REGION, {}), None, Pool(REGION, 16, "f32"), Place(REGION, 1, 0, 1, []), 16, 4, None)
 VOCAB = 50
 DECODERS = msgspec.msgpack.Decoder(Load | Prefill | Decode)
 
@@ -153,7 +148,7 @@ def run(scenario):
 BAD = {
     "bytes": b"\xc1nonsense",
     "nothing": b"",
-    "an engine's own order": Prefill(1, [1], 0, [0], [0], None),
+    "an engine's own order": PREFILL,
     "another type": b"\x92\xa5ready\x01",
     "ready twice": Ready("generic"),
     "hello twice": Hello(1001),
