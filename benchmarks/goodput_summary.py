@@ -88,7 +88,7 @@ def workload_row(name: str, entries: Sequence[Entry]) -> dict[str, Any] | None:
 def of_all(entries: Sequence[Entry]) -> dict[str, Any]:
     """Which code was measured and when, and how many cores others kept busy meanwhile, the median."""
     return {
-        "measured": sorted({f"{entry['code']}, {entry['at'][:10]}" for entry in entries}),
+        "measured": sorted({f"{e['code']} ({e['at'][:10]}, probes of {e['seconds']:g} s)" for e in entries}),
         "others": round(statistics.median(entry["others"] for entry in entries), 3),
     }
 
