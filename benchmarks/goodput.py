@@ -26,13 +26,13 @@ from pathlib import Path
 
 from goodput_book import Book
 from goodput_docs import show, write
-from goodput_measure import MeasureError
 from goodput_rows import Measuring, measure_one_by_one, measure_workload
 from goodput_summary import summary
 from goodput_table import DOCS, ONE_BY_ONE, RESULTS, WORKLOADS
 from plot_goodput import bars, curves
 from record import code_version, machine
 from rivals.catalog import RIVALS, is_installed
+from serving import MeasureError
 
 ROWS = (*WORKLOADS, ONE_BY_ONE)
 

@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from quiet import watch_others
+from serving import Launch, MeasureError, serving
 
-STARTS_WITHIN = 600.0
-"""Seconds; compiling servers take minutes."""
-
-ENDS_WITHIN = 30.0
-LOGS = Path(__file__).parents[1] / "build" / "goodput"
-KEPT = ("completed", "failed", "refused", "duration_s", "req_s", "out_tok_s", "in_tok_s", "goodput_req_s")
-KEPT += (
-    "ttft_ms",
-    "tpot_ms",
-    "itl_ms",
-    "input_tokens",
-    "output_tokens",
-    "cached_share",
+KEPT = (
+    *("completed", "failed", "refused", "errors", "duration_s", "req_s", "out_tok_s", "in_tok_s"),
+    *("goodput_req_s", "ttft_ms", "tpot_ms", "itl_ms", "input_tokens", "output_tokens", "cached_share"),
     "client_cpu",
-    "errors",
 )
-
-
-class MeasureError(Exception):
-    """A server or the load generator did not do its part; the message says where to look."""
-
-
-class Launch(NamedTuple):
-    """How to start a server that will listen on `port`; `name` is for its log."""
-
-    name: str
-    command: list[str]
-    port: int
-    environment: tuple[tuple[str, str], ...] = ()
 
 
 def free_port() -> int:
@@ -93,40 +64,3 @@ def _bench(launch: Launch, what: str, options: list[str]) -> dict[str, Any]:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise MeasureError(f"{launch.name}: {last}")
     return {**json.loads(done.stdout.splitlines()[-1]), "others": round(others(), 3)}
-
-
-@contextmanager
-def serving(launch: Launch) -> Iterator[str]:
-    """A server's address, while it runs. What it prints goes to a log.
-
-    Raises:
-        MeasureError: it does not start.
-    """
-    LOGS.mkdir(parents=True, exist_ok=True)
-    log = LOGS / f"{launch.name}.log"
-    url = f"http://127.0.0.1:{launch.port}"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            launch.command, stdout=output, stderr=output, env={**os.environ, **dict(launch.environment)}
-        )
-        try:
-            if not _answers(url, process):
-                raise MeasureError(f"{launch.name} does not start; see {log}")
-            yield url
-        finally:
-            process.terminate()
-            try:
-                process.wait(ENDS_WITHIN)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until it lists its model; False when it has ended, or takes too long."""
-    end = time.monotonic() + STARTS_WITHIN
-    while process.poll() is None and time.monotonic() < end:
-        with suppress(OSError), urllib.request.urlopen(f"{url}/v1/models", timeout=5):
-            return True
-        time.sleep(0.1)
-    return False

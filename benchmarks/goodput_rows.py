@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import elimination
 from goodput_book import Book, Entry
-from goodput_measure import MeasureError, one_by_one, probe_rate
+from goodput_measure import one_by_one, probe_rate
 from goodput_servers import launch
 from goodput_summary import SEARCH
 from goodput_table import (
@@ -14,12 +14,13 @@ from goodput_table import (
     CONVERSATION,
     DISAGGREGATED,
     ONE_BY_ONE,
-    RIVAL_GUESS,
+    RIVAL_GUESSES,
     RIVAL_WORKLOAD,
     TRADITIONAL,
     WORKLOADS,
 )
 from quiet import BEARABLE
+from serving import MeasureError
 from twinfer.bench.serve import search
 from twinfer.bench.serve.search import Search
 
@@ -68,7 +69,7 @@ def search_rivals(to: Measuring, row: str) -> tuple[list[tuple[str, float]], lis
     failed: list[str] = []
     for name in to.rivals:
         try:
-            found.append((name, search_rate(to, row, name, RIVAL_GUESS)))
+            found.append((name, search_rate(to, row, name, RIVAL_GUESSES[name])))
         except MeasureError as error:  # noqa: PERF203
             failed.append(str(error))
             print(f"  {error}", flush=True)

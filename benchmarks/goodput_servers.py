@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from goodput_measure import Launch, free_port
+from goodput_measure import free_port
 from goodput_table import CHUNKED, DISAGGREGATED, TRADITIONAL
 from rivals.catalog import HOME, RIVALS
 from rivals.folder import folder_of
+from serving import Launch
 from twinfer.model.resolve import resolve
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,7 @@ CAPACITIES = {"disaggregated": 3.2, "traditional": 1.0, "chunk-64": 3.1, "chunk-
 def servers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """Servers that pass up to a rate, instead of real ones; what was asked of them. vLLM does not start."""
     import goodput_rows
-    from goodput_measure import Launch, MeasureError
+    from serving import Launch, MeasureError
 
     asked: list[tuple[str, float]] = []
 
@@ -189,3 +191,38 @@ def test_the_rows_as_tables_and_pictures(tmp_path, servers):
     bars(machine, rows, tmp_path / "bars.png")
     curves(machine, rows, to.book.entries, tmp_path / "curves.png")
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("bars.png", "curves.png"))
+
+
+def test_a_server_that_leaves_processes_behind_and_one_that_does_not_start(tmp_path, monkeypatch):
+    import serving
+
+    monkeypatch.setattr(serving, "LOGS", tmp_path)
+    monkeypatch.setattr(serving, "ENDS_WITHIN", 1.0)
+    orphan = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    port = free_port()
+    script = f"""
+import http.server, subprocess, sys
+print(subprocess.Popen([sys.executable, "-c", {orphan!r}]).pid, flush=True)
+class Models(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", {port}), Models).serve_forever()
+"""
+    with serving.serving(serving.Launch("server", [sys.executable, "-c", script], port)) as url:
+        assert url == f"http://127.0.0.1:{port}"
+        pid = int((tmp_path / "server.log").read_text().split()[0])
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    failing = serving.Launch("broken", [sys.executable, "-c", "raise SystemExit('no memory')"], port)
+    refused = pytest.raises(serving.MeasureError, match=r"broken does not start; see .*broken\.log")
+    with refused, serving.serving(failing):
+        pass
+    assert "no memory" in (tmp_path / "broken.log").read_text()
+
+
+def free_port() -> int:
+    from goodput_measure import free_port
+
+    return free_port()
