@@ -62,7 +62,7 @@ def serving(launch: Launch) -> Iterator[str]:
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Processes that a server leaves behind become our children, so that their time is known, and their end."""
+    """What a server leaves behind becomes a child of ours: its time is counted, and its end seen."""
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
