@@ -39,7 +39,7 @@ WORKLOADS = {
         "prompts 1,024, answers 64", ("--input", "1024", "--output", "64"), 4, 0.015, 2.5, 1.1, 2.5
     ),
     "p256": Workload(
-        "prompts 256, answers 128", ("--input", "256", "--output", "128"), 1, 0.015, 1.3, 1.1, 4.0
+        "prompts 256, answers 128", ("--input", "256", "--output", "128"), 1, 0.015, 1.3, 1.1, 6.0
     ),
     "p64": Workload("prompts 64, answers 256", ("--input", "64", "--output", "256"), 1, 0.040, 1.0, 1.0, 9.0),
     "mooncake": Workload(
@@ -49,7 +49,7 @@ WORKLOADS = {
         0.015,
         2.0,
         1.1,
-        2.0,
+        1.7,
     ),
 }
 ONE_BY_ONE = "one-by-one"
