@@ -60,51 +60,82 @@ static void load_queries(const Work& w, const Heads& h, const AttentionTile& t) 
                               h.head_dim);
 }
 
-// Turns weights [pages][16] in w.scores, of which `most` is the largest, into codes.
-static void encode_weights(const Work& w, long row, long pages, float most) {
-    const float* x = w.scores + row * kBlockTokens;
-    uint8_t* codes = (uint8_t*)(w.p + row * Kind<KvType::int8>::weight_stride);
+// f(f(x0, x1), f(x2, x3)) and so on.
+template <class F>
+TW_INLINE Float fold(const Float (&x)[kBlockPages], F f) {
+    static_assert(kBlockPages == 8);
+    return f(f(f(x[0], x[1]), f(x[2], x[3])), f(f(x[4], x[5]), f(x[6], x[7])));
+}
+
+// Turns a block's weights, of which 8-bit values' scales become part, into codes.
+TW_INLINE void encode_weights(const Work& w, long row, long visible, long pages, Float (&x)[kBlockPages]) {
+    TW_UNROLL for (int p = 0; p < kBlockPages; p++) {
+        if (p >= pages) break;
+        x[p] = mul(x[p], load((const float*)w.at_values[p] - kPageTokens));
+        x[p] = select(first(visible - p * 16), x[p], splat(0));
+    }
+    const float most = largest(fold(x, [](Float a, Float b) { return max(a, b); }));
     const Float inverse = splat(most > 1e-30f ? kMostWeight / most : 0.0f);
-    for (long p = 0; p < pages; p++) store_u8(codes + p * 16, round_to_int(mul(load(x + p * 16), inverse)));
+    uint8_t* codes = (uint8_t*)(w.p + row * Kind<KvType::int8>::weight_stride);
+    TW_UNROLL for (int p = 0; p < kBlockPages; p++)
+        store_u8(codes + p * 16, round_to_int(mul(x[p], inverse)));
     w.p_scale[row] = most / kMostWeight;
 }
 
-// Turns a row's scores, which are in powers of two, into weights; `visible` of the block's positions count,
-// `pages` hold scores. The scales of 8-bit values become part of the weights.
-template <KvType kType>
-TW_APART void soften(const Work& w, long row, long visible, long pages) {
-    float* scores = w.scores + row * kBlockTokens;
-    const long filled = visible > 0 ? visible / kPageTokens : 0, whole = filled < pages ? filled : pages;
-    Float most = splat(kMasked), total = splat(0), heaviest = splat(0);
-    for (long p = 0; p < whole; p++) most = max(most, load(scores + p * 16));
-    for (long p = whole; p < pages; p++)
-        most = max(most, select(first(visible - p * 16), load(scores + p * 16), splat(kMasked)));
-    const Float shift = splat(largest(most));
-    for (long p = 0; p < pages; p++) {
-        Float x = exp2<!Kind<kType>::f32>(sub(load(scores + p * 16), shift));
-        if (p >= whole) x = select(first(visible - p * 16), x, splat(0));
-        total = add(total, x);
-        if constexpr (Kind<kType>::bf16) {
-            store_bf16((uint16_t*)(w.p + row * (kBlockTokens / 2) + p * 8), x);
-        } else if constexpr (Kind<kType>::f32) {
-            store((float*)(w.p + row * kBlockTokens + p * 16), x);
-        } else {
-            x = mul(x, load((const float*)w.at_values[p] - kPageTokens));
-            if (p >= whole) x = select(first(visible - p * 16), x, splat(0));
-            heaviest = max(heaviest, x);
-            store(scores + p * 16, x);
-        }
+// A row's scores of which `visible` count.
+template <bool kWhole>
+TW_INLINE void load_scores(const Work& w, long row, long visible, Float (&x)[kBlockPages]) {
+    TW_UNROLL for (int p = 0; p < kBlockPages; p++) {
+        x[p] = load(w.scores + row * kBlockTokens + p * 16);
+        if (!kWhole) x[p] = select(first(visible - p * 16), x[p], splat(kMasked));
     }
-    if constexpr (Kind<kType>::int8) encode_weights(w, row, pages, largest(heaviest));
-    w.block_most[row] = largest(most);
-    w.block_total[row] = sum(total);
+}
+
+template <bool kWhole>
+TW_INLINE void find_most(const Work& w, long row, long visible) {
+    Float x[kBlockPages];
+    load_scores<kWhole>(w, row, visible, x);
+    w.block_most[row] = largest(fold(x, [](Float a, Float b) { return max(a, b); }));
+}
+
+// Turns a row's scores, which are in powers of two, into weights.
+template <KvType kType, bool kWhole>
+TW_INLINE void soften_row(const Work& w, long row, long visible, long pages) {
+    Float x[kBlockPages];
+    load_scores<kWhole>(w, row, visible, x);
+    const Float shift = splat(w.block_most[row]);
+    TW_UNROLL for (int p = 0; p < kBlockPages; p++) {
+        x[p] = sub(x[p], shift);
+        x[p] = Kind<kType>::f32 ? exp2(x[p]) : rough_exp2(x[p]);
+        if (!kWhole) x[p] = select(first(visible - p * 16), x[p], splat(0));
+    }
+    w.block_total[row] = sum(fold(x, [](Float a, Float b) { return add(a, b); }));
+    if constexpr (Kind<kType>::int8) return encode_weights(w, row, visible, pages, x);
+    TW_UNROLL for (int p = 0; p < kBlockPages; p++) {
+        if constexpr (Kind<kType>::bf16)
+            store_bf16((uint16_t*)(w.p + row * (kBlockTokens / 2) + p * 8), x[p]);
+        else
+            store((float*)(w.p + row * kBlockTokens + p * 16), x[p]);
+    }
+}
+
+// The largest scores of all rows come first: a row's chain of steps is long, and rows overlap only where
+// nothing waits for the end of such a chain.
+template <KvType kType>
+TW_APART void soften(const Work& w, const AttentionTile& t, long start, long pages) {
+    auto visible = [&](long row) { return t.first_position + row / t.count + 1 - start; };
+    for (long r = 0; r < t.rows(); r++)
+        visible(r) >= kBlockTokens ? find_most<true>(w, r, visible(r)) : find_most<false>(w, r, visible(r));
+    for (long r = 0; r < t.rows(); r++)
+        visible(r) >= kBlockTokens ? soften_row<kType, true>(w, r, visible(r), pages)
+                                   : soften_row<kType, false>(w, r, visible(r), pages);
 }
 
 // Merges the block at hand into what came before it.
 TW_APART void merge(const Work& w, long rows, bool fresh) {
     for (long r = 0; r < rows; r += 16) {
         Float a = fresh ? splat(kMasked) : load(w.most + r), b = load(w.block_most + r), m = max(a, b);
-        Float keep = exp2<false>(sub(a, m)), take = exp2<false>(sub(b, m));
+        Float keep = exp2(sub(a, m)), take = exp2(sub(b, m));
         Float before = fresh ? splat(0) : mul(load(w.total + r), keep);
         store(w.total + r, fma(load(w.block_total + r), take, before));
         store(w.most + r, m);
@@ -201,7 +232,7 @@ static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const Atten
     for (long r = first_scores; r < rows; r += kScoreRows)
         some_scores<kType, kScoreRows, false>(rows - r < kScoreRows ? rows - r : kScoreRows, w, r, units,
                                               pages);
-    for (long r = 0; r < rows; r++) soften<kType>(w, r, t.first_position + r / t.count + 1 - start, pages);
+    soften<kType>(w, t, start, pages);
     // A code of zero times anything is zero, but zero times what may be a NaN is not.
     const long filled = (t.first_position + t.queries - start) % kPageTokens;
     if (!Kind<kType>::int8 && pages * kPageTokens > t.first_position + t.queries - start)

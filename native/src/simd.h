@@ -52,18 +52,19 @@ TW_INLINE Float exp(Float x) {
     return scale_by_power(polynomial<6>(r, c), n);
 }
 
-// 2^x for x up to 127; 0 far below -126. To about one unit in the last place, or to 13 bits if `rough`.
-template <bool rough>
+// 2^x for x up to 127; 0 far below -126. To about one unit in the last place.
 TW_INLINE Float exp2(Float x) {
     Float bounded = max(x, splat(-127.0f));
     Float n = round(bounded);
     Float r = sub(bounded, n);
-    if constexpr (rough) {
-        constexpr float c[] = {0.99992807f, 0.69326099f, 0.24261112f, 0.05517166f};
-        return scale_by_power(polynomial<3>(r, c), n);
-    }
     constexpr float c[] = {1, 0.69314718f, 0.24022651f, 0.05550411f, 0.00961813f, 0.00133336f, 0.00015403f};
     return scale_by_power(polynomial<6>(r, c), n);
+}
+
+// 2^x to 13 bits, for x up to 127; 0 far below -126.
+TW_INLINE Float rough_exp2(Float x) {
+    constexpr float c[] = {0.99992520f, 0.69583356f, 0.22606716f, 0.07802452f};
+    return scale_by_floor(polynomial<3>(fraction(x), c), x);
 }
 
 // x * sigmoid(x).

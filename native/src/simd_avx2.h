@@ -99,6 +99,15 @@ TW_INLINE Float scale_by_power(Float x, Float n) {
     return {_mm256_mul_ps(x.a, power_of_two(n.a)), _mm256_mul_ps(x.b, power_of_two(n.b))};
 }
 
+// For x from -127 on; less counts as -127.
+TW_INLINE Float floor(Float x) {
+    const __m256 least = _mm256_set1_ps(-127.0f);
+    return {_mm256_floor_ps(_mm256_max_ps(x.a, least)), _mm256_floor_ps(_mm256_max_ps(x.b, least))};
+}
+// x minus the whole number below it, and y * 2^(that number), 0 where it is below -126.
+TW_INLINE Float fraction(Float x) { return sub(max(x, splat(-127.0f)), floor(x)); }
+TW_INLINE Float scale_by_floor(Float y, Float x) { return scale_by_power(y, floor(x)); }
+
 TW_INLINE Float load_f16(const uint16_t* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)),
             _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};

@@ -38,6 +38,9 @@ TW_INLINE Float round(Float a) {
 }
 // x * 2^n for whole n.
 TW_INLINE Float scale_by_power(Float x, Float n) { return _mm512_scalef_ps(x, n); }
+// x minus the whole number below it, and y * 2^(that number), 0 where it is below -126.
+TW_INLINE Float fraction(Float x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+TW_INLINE Float scale_by_floor(Float y, Float x) { return _mm512_scalef_ps(y, x); }
 
 TW_INLINE Float zero_below(Float x, Float bound) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), x);

@@ -83,6 +83,15 @@ TW_INLINE Float scale_by_power(Float x, Float n) {
     return x * (Float)((round_to_int(n) + isplat(127)) << 23);
 }
 
+// For x from -127 to 2^22; less counts as -127.
+TW_INLINE Float floor(Float x) {
+    Float bounded = max(x, splat(-127.0f)), n = round(bounded);
+    return n > bounded ? n - splat(1.0f) : n;
+}
+// x minus the whole number below it, and y * 2^(that number), 0 where it is below -126.
+TW_INLINE Float fraction(Float x) { return max(x, splat(-127.0f)) - floor(x); }
+TW_INLINE Float scale_by_floor(Float y, Float x) { return scale_by_power(y, floor(x)); }
+
 TW_INLINE Float load_f16(const uint16_t* p) {
     Unsigned h;
     for (int i = 0; i < 16; i++) h[i] = p[i];
