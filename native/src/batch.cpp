@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "grow.h"
 #include "kernels.h"
 
 namespace twinfer {
@@ -13,8 +14,6 @@ namespace {
 constexpr long kPassRows = 512;
 // Queries that share one attention call at most.
 constexpr long kQueries = 16;
-
-long ceil_div(long a, long b) { return (a + b - 1) / b; }
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
 

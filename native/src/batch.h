@@ -34,17 +34,6 @@ struct AttentionItem {
     const int32_t* pages;
 };
 
-// Tiles [begin, end), which one member computes in turn.
-struct AttentionRun {
-    long begin, end;
-};
-
-// Blocks [begin, end) of an attention item; `partials` is where the item's parts begin, -1 where the item is
-// computed as a whole.
-struct AttentionPart {
-    long item, begin, end, partials;
-};
-
 // A stretch of the batch that goes through all layers together.
 struct Pass {
     std::vector<Token> tokens;

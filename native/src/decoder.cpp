@@ -7,6 +7,7 @@
 #include <string>
 
 #include "embedding.h"
+#include "grow.h"
 
 namespace twinfer {
 namespace {
@@ -16,19 +17,8 @@ constexpr long kRowItem = 16;
 constexpr long kProductRows = 96;
 // Multiplications and additions that an item of a large product has at most, some 0.1 ms.
 constexpr long kItemAdds = 16'000'000;
-// Attention calls that suffice for a balanced team, for each member.
-constexpr long kItemsPerMember = 4;
-// Rows whose logits are held at once.
+// Rows whose tokens are picked at once.
 constexpr size_t kOutputRows = 64;
-
-template <class T>
-T* grow(std::vector<T>& v, long n) {
-    if (v.size() < static_cast<size_t>(n)) v.resize(static_cast<size_t>(n));
-    return v.data();
-}
-
-long ceil_div(long a, long b) { return (a + b - 1) / b; }
-long pad16(long n) { return ceil_div(n, 16) * 16; }
 
 }  // namespace
 
@@ -137,82 +127,41 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
     });
 }
 
-// Makes tiles of a pass's items, and cuts the work: into runs of whole tiles that get shorter towards the
-// end, or, where there are too few tiles to keep the team busy, into parts of tiles.
-void Decoder::plan_attention(const Pass& pass) {
+void Decoder::plan(const Pass& pass) {
     const long width = config_.heads * config_.head_dim,
-               stride = width + 2 * config_.kv_heads * config_.head_dim, members = team_->present();
-    scratch_.tiles.clear();
+               stride = width + 2 * config_.kv_heads * config_.head_dim;
+    AttentionPlan& plan = scratch_.plan;
+    plan.tiles.clear();
     for (const AttentionItem& item : pass.attention)
-        scratch_.tiles.push_back({scratch_.wide.data() + item.row * stride,
-                                  scratch_.attended.data() + item.row * width, stride, width, item.position,
-                                  item.queries, item.kv_head, item.first_head, item.count, item.pages});
-    scratch_.runs.clear();
-    scratch_.parts.clear();
-    scratch_.split.clear();
-    const long tiles = static_cast<long>(scratch_.tiles.size());
-    if (members == 1 || tiles > kItemsPerMember * members)
-        plan_runs(members);
-    else
-        plan_parts(members);
-}
-
-void Decoder::plan_runs(long members) {
-    const long tiles = static_cast<long>(scratch_.tiles.size());
-    auto cost = [&](long i) {
-        const AttentionTile& t = scratch_.tiles[static_cast<size_t>(i)];
-        return t.rows() * t.blocks();
-    };
-    long left = 0;
-    for (long i = 0; i < tiles; i++) left += cost(i);
-    for (long begin = 0, end; begin < tiles; begin = end) {
-        const long share = members == 1 ? left : left / (kItemsPerMember * members);
-        long run = cost(begin);
-        for (end = begin + 1; end < tiles && run + cost(end) <= share; end++) run += cost(end);
-        scratch_.runs.push_back({begin, end});
-        left -= run;
-    }
-}
-
-void Decoder::plan_parts(long members) {
-    long blocks = 0, floats = 0;
-    for (const AttentionTile& t : scratch_.tiles) blocks += t.blocks();
-    const long most = std::max(1L, blocks / (kItemsPerMember * members));
-    for (size_t i = 0; i < scratch_.tiles.size(); i++) {
-        const AttentionTile& t = scratch_.tiles[i];
-        const long pieces = ceil_div(t.blocks(), most);
-        for (long p = 0; p < pieces; p++)
-            scratch_.parts.push_back({static_cast<long>(i), t.blocks() * p / pieces,
-                                      t.blocks() * (p + 1) / pieces, pieces > 1 ? floats : -1});
-        if (pieces == 1) continue;
-        scratch_.split.push_back(static_cast<long>(scratch_.parts.size()) - 1);
-        floats += t.blocks() * partial_floats(t.rows(), config_.head_dim);
-    }
-    grow(scratch_.partials, floats);
+        plan.tiles.push_back({scratch_.wide.data() + item.row * stride,
+                              scratch_.attended.data() + item.row * width, stride, width, item.position,
+                              item.queries, item.kv_head, item.first_head, item.count, item.pages});
+    cut(plan, team_->present(), config_.head_dim);
+    grow(scratch_.partials, plan.partial_floats);
 }
 
 void Decoder::run_attention(const KvLayer& kv) {
     const Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
-    const AttentionTile* tiles = scratch_.tiles.data();
+    const AttentionPlan& plan = scratch_.plan;
+    const AttentionTile* tiles = plan.tiles.data();
     auto scratch_of = [&](int member) {
         return static_cast<void*>(scratch_.attention[static_cast<size_t>(member)].data());
     };
-    team_->run(static_cast<long>(scratch_.runs.size()), [&](long i, int member) {
-        const AttentionRun& run = scratch_.runs[static_cast<size_t>(i)];
+    team_->run(static_cast<long>(plan.runs.size()), [&](long i, int member) {
+        const AttentionRun& run = plan.runs[static_cast<size_t>(i)];
         kernels_.attention(kv, heads, tiles + run.begin, run.end - run.begin, scratch_of(member));
     });
-    team_->run(static_cast<long>(scratch_.parts.size()), [&](long i, int member) {
-        const AttentionPart& part = scratch_.parts[static_cast<size_t>(i)];
+    team_->run(static_cast<long>(plan.parts.size()), [&](long i, int member) {
+        const AttentionPart& part = plan.parts[static_cast<size_t>(i)];
         if (part.partials < 0)
-            kernels_.attention(kv, heads, tiles + part.item, 1, scratch_of(member));
+            kernels_.attention(kv, heads, tiles + part.tile, 1, scratch_of(member));
         else
-            kernels_.attention_part(kv, heads, tiles[part.item], part.begin, part.end,
+            kernels_.attention_part(kv, heads, tiles[part.tile], part.begin, part.end,
                                     scratch_.partials.data() + part.partials, scratch_of(member));
     });
-    team_->run(static_cast<long>(scratch_.split.size()), [&](long i, int member) {
-        const AttentionPart& part =
-            scratch_.parts[static_cast<size_t>(scratch_.split[static_cast<size_t>(i)])];
-        kernels_.merge_parts(heads, tiles[part.item], scratch_.partials.data() + part.partials,
+    team_->run(static_cast<long>(plan.split.size()), [&](long i, int member) {
+        const AttentionPart& part = plan.parts[static_cast<size_t>(plan.split[static_cast<size_t>(i)])];
+        kernels_.merge_parts(heads, tiles[part.tile], scratch_.partials.data() + part.partials,
                              scratch_of(member));
     });
 }
@@ -234,7 +183,7 @@ void Decoder::run_layers(const Pass& pass) {
         for (long r = i * item; r < std::min(rows, (i + 1) * item); r++)
             unpack_row(weights_.embedding, pass.tokens[static_cast<size_t>(r)].id, x + r * c.hidden);
     });
-    plan_attention(pass);
+    plan(pass);
     for (long l = 0; l < c.layers; l++) {
         const LayerWeights& layer = weights_.layers[static_cast<size_t>(l)];
         const KvLayer kv = kv_layer(l);
@@ -267,18 +216,6 @@ void Decoder::run_layers(const Pass& pass) {
     }
 }
 
-// Logits of some rows of the residual stream, [rows.size()][out_stride].
-void Decoder::run_output(const float* x, std::span<const long> rows, float* out, long out_stride) {
-    const long count = static_cast<long>(rows.size());
-    // Earlier rows move up in place: they are never needed again.
-    float* gathered = scratch_.x.data();
-    for (long i = 0; i < count; i++)
-        std::copy_n(x + rows[static_cast<size_t>(i)] * config_.hidden, config_.hidden,
-                    gathered + i * config_.hidden);
-    encode_rows(weights_.output, gathered, config_.hidden, count, weights_.norm);
-    multiply(weights_.output, count, out, out_stride, Epilogue::store);
-}
-
 std::vector<int32_t> Decoder::forward(const Batch& batch, std::span<const uint8_t> wants,
                                       std::span<const Sampling> sampling) {
     if (wants.size() != batch.rows.size() || sampling.size() != batch.rows.size())
@@ -296,16 +233,8 @@ std::vector<int32_t> Decoder::forward(const Batch& batch, std::span<const uint8_
         }
         for (size_t done = 0; done < rows.size(); done += kOutputRows) {
             const size_t count = std::min(rows.size() - done, kOutputRows);
-            const long width = pad16(config_.vocab);
-            float* logits = grow(scratch_.logits, static_cast<long>(count) * width);
-            run_output(scratch_.x.data(), std::span(rows).subspan(done, count), logits, width);
-            team_->run(static_cast<long>(count), [&](long i, int member) {
-                const size_t s = static_cast<size_t>(owners[done + static_cast<size_t>(i)]);
-                const long position = static_cast<long>(batch.starts[s]) + batch.rows[s];
-                result[s] = twinfer::sample(kernels_, logits + i * width, config_.vocab, sampling[s],
-                                            static_cast<uint64_t>(position),
-                                            scratch_.sampling[static_cast<size_t>(member)]);
-            });
+            pick_tokens(batch, sampling, std::span(rows).subspan(done, count),
+                        std::span(owners).subspan(done, count), result);
         }
     }
     return result;
@@ -316,7 +245,9 @@ void Decoder::logits(const Batch& batch, float* out) {
         run_layers(pass);
         std::vector<long> rows(pass.tokens.size());
         std::iota(rows.begin(), rows.end(), 0L);
-        run_output(scratch_.x.data(), rows, out + pass.first * config_.vocab, config_.vocab);
+        encode_output(rows);
+        multiply(weights_.output, static_cast<long>(rows.size()), out + pass.first * config_.vocab,
+                 config_.vocab, Epilogue::store);
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include "batch.h"
 #include "kernels.h"
+#include "plan.h"
 #include "sampling.h"
 #include "team.h"
 
@@ -46,19 +47,23 @@ struct Pool {
     KvType type;
 };
 
+// The largest logit of a row's panel.
+struct Largest {
+    float value;
+    int32_t id;
+};
+
 // Grows when a step needs more and is kept; nothing is allocated per step otherwise.
 struct Scratch {
-    std::vector<float> x, wide, attended, hidden, norm, logits, cos, sin;
+    std::vector<float> x, wide, attended, hidden, norm, panels, logits, cos, sin;
+    std::vector<Largest> largest;  // [panels][rows]
     std::vector<float> scale, block_sum;
     std::vector<float> f32;
     std::vector<uint16_t> bf16;
     std::vector<int8_t> codes;
     std::vector<int32_t> offset;
     std::vector<std::vector<uint8_t>> attention;  // per member
-    std::vector<AttentionTile> tiles;
-    std::vector<AttentionRun> runs;
-    std::vector<AttentionPart> parts;
-    std::vector<long> split;                // the items that are computed in parts
+    AttentionPlan plan;
     std::vector<float> partials;            // of all split items
     std::vector<SamplingScratch> sampling;  // per member
     long positions = 0;                     // rows of cos and sin
@@ -83,12 +88,13 @@ class Decoder {
     std::vector<Pass> prepare(const Batch& batch);
     void run_layers(const Pass& pass);
     void run_attention(const KvLayer& kv);
-    void plan_attention(const Pass& pass);
-    void plan_runs(long members);
-    void plan_parts(long members);
+    void plan(const Pass& pass);
     void encode_rows(const Matrix& for_matrix, const float* x, long stride, long rows, const float* norm);
     void multiply(const Matrix& w, long rows, float* out, long out_stride, Epilogue epilogue);
-    void run_output(const float* x, std::span<const long> rows, float* out, long out_stride);
+    void encode_output(std::span<const long> rows);
+    std::vector<int32_t> run_output(std::span<const uint8_t> greedy, float* logits, long width);
+    void pick_tokens(const Batch& batch, std::span<const Sampling> sampling, std::span<const long> rows,
+                     std::span<const long> owners, std::span<int32_t> result);
     Activations activations(const Matrix& w, long rows);
     void grow_rotations(long positions);
     KvLayer kv_layer(long layer) const;

@@ -108,6 +108,8 @@ int32_t pick(const std::vector<float>& weights, const std::vector<float>& sums, 
 
 }  // namespace
 
+bool is_greedy(const Sampling& how) { return !(how.temperature >= kGreedy) || how.top_k == 1; }
+
 double uniform(uint64_t seed, uint64_t position) {
     uint32_t c[4] = {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0};
     uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
@@ -126,7 +128,7 @@ double uniform(uint64_t seed, uint64_t position) {
 int32_t sample(const Kernels& kernels, const float* logits, long vocab, const Sampling& how,
                uint64_t position, SamplingScratch& scratch) {
     const long best = kernels.argmax(logits, vocab);
-    if (!(how.temperature >= kGreedy) || how.top_k == 1) return static_cast<int32_t>(best);
+    if (is_greedy(how)) return static_cast<int32_t>(best);
     std::vector<float>&weights = scratch.weights, &sums = scratch.sums;
     weights.resize(static_cast<size_t>(vocab));
     sums.resize(static_cast<size_t>((vocab + kSumBlock - 1) / kSumBlock));

@@ -17,6 +17,9 @@ struct Sampling {
     uint64_t seed;
 };
 
+// Whether the largest logit is what counts.
+bool is_greedy(const Sampling& how);
+
 // A uniform number in [0, 1) that depends on seed and position only: Philox4x32-10 keyed by the seed, with
 // the position as its counter.
 double uniform(uint64_t seed, uint64_t position);
