@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MIB = 1 << 20
-LOOK_EVERY = 0.5
+LOOK_EVERY = 5.0
+"""Seconds; a look walks all pages of the pool, which costs a core a tenth of a second."""
 
 
 @contextmanager

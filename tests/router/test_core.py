@@ -394,3 +394,62 @@ def test_the_least_important_gives_its_pages_up_though_it_is_older():
     assert cluster.ended == [high, low]
     check(low)
     check(high)
+
+
+def test_a_page_that_is_lost_within_a_step_makes_no_answer():
+    """Its new owner writes while the step reads: noticed at the end of the step."""
+    cluster = Cluster(SPLIT, pages=40)
+    request = cluster.submit([3] * 9, 20)
+    while len(request.tokens) < 14:
+        for name in SPLIT:
+            cluster.turn(name)
+    model = cluster.models[0]
+    compute, page = model.forward, cluster.ledger.lease(request.id)[1]
+
+    def robbed(*batch):
+        cluster.stamps[page] += 1
+        cluster.pool[page] = -7
+        model.forward = compute
+        return compute(*batch)
+
+    model.forward = robbed
+    cluster.finish()
+    assert cluster.core.tallies.stale == 1
+    assert cluster.core.tallies.recomputed_tokens > 0
+    check(request)
+
+
+@given(ROLES, REQUESTS, st.integers(0, 40), st.data())
+def test_a_cancelled_request_has_no_pages_after_two_steps(roles, asked, turns, data):
+    """Whatever it was doing; and no token of it is computed after that."""
+    cluster = Cluster(roles, pages=25)
+    requests = [cluster.submit(prompt, most, seed) for prompt, most, seed in asked]
+    for _ in range(turns):
+        cluster.turn(data.draw(st.sampled_from(sorted(roles))), data.draw(st.integers(0, 3)))
+    request = data.draw(st.sampled_from(requests))
+    ended = request.finish_reason is not None
+    cluster.event(cluster.core.cancel, request.id)
+    for _ in range(2):
+        for name in roles:
+            cluster.turn(name)
+    assert cluster.ledger.held(request.id) == 0
+    assert all(engine.room(request.id) is None for engine in cluster.engines.values())
+    assert ended or request.finish_reason in ("cancelled", "stop", "length")
+    cluster.finish()
+
+
+@given(st.sampled_from(["decode-0", "decode-1"]), st.sampled_from(["drain", "prefill", "mixed"]))
+def test_a_change_delays_no_answer_by_more_than_two_steps(engine, change):
+    cluster, requests = four_answers_under_way()
+    before = [len(request.tokens) for request in requests]
+    if change == "drain":
+        cluster.event(cluster.core.set_draining, engine, True)
+    else:
+        cluster.event(cluster.core.set_role, engine, change)
+    for _ in range(3):
+        for name in WIDE:
+            cluster.turn(name)
+    assert all(len(r.tokens) > had for r, had in zip(requests, before, strict=True))
+    cluster.finish()
+    for request in requests:
+        check(request)
