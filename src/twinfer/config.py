@@ -32,7 +32,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_memory_utilization  share of the free memory that the pool may take
     max_model_len           prompt and answer tokens of one request, or None for what model and pool allow
     max_batch_size          requests in one decode step at most
-    prefix_cache            keep KV of ended requests for others that begin alike
+    prefix_cache            share KV among requests that begin alike, and keep it for later ones; without,
+                            only the answers of one call share what their prompts have in common
     slo_ttft                seconds to the first token that requests should keep; those that cannot are
                             refused early
     slo_tpot                mean seconds between tokens that decode should keep; it leaves the rest of its

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import GOLDEN
 
+from ..processes import children
 from .process import Server, serving
 
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
@@ -138,3 +139,17 @@ def test_sigterm_lets_answers_end_and_leaves_no_process(model_path: Path) -> Non
         assert server.process.wait(10) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(engine["pid"], 0)
+
+
+def test_nothing_listens_on_anything_but_loopback(server: Server) -> None:
+    """Not the server, unless told to, and not what is between its processes."""
+    pids = [server.process.pid, *children(server.process.pid)]
+    opened = [entry.readlink() for pid in pids for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    sockets = {str(target)[len("socket:[") : -1] for target in opened if str(target).startswith("socket:")}
+    listening: list[str] = []
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, remote, _, *rest = line.split()
+            if rest[5] in sockets and int(remote.rpartition(":")[2], 16) == 0:
+                listening.append(f"{table} {local.rpartition(':')[0]}")
+    assert listening == ["tcp 0100007F"]

@@ -87,7 +87,7 @@ PrefixCache = Annotated[
     bool,
     typer.Option(
         "--prefix-cache/--no-prefix-cache",
-        help="Keep KV of ended requests for others that begin alike.",
+        help="Share KV among requests that begin alike; without, only the answers of one call do.",
         rich_help_panel=MEMORY,
     ),
 ]
