@@ -77,7 +77,9 @@ Activations Decoder::activations(const Matrix& w, long rows) {
         a.bf16 = grow(scratch_.bf16, rows * a.stride);
     } else {
         a.codes = grow(scratch_.codes, rows * a.stride);
-        a.scale = grow(scratch_.scale, rows * w.blocks());
+        a.scale = grow(scratch_.scale, rows * w.groups());
+        a.ratio = grow(scratch_.ratio, rows * w.groups());
+        a.sums = grow(scratch_.sums, rows * w.groups());
         a.block_sum = grow(scratch_.block_sum, rows * w.blocks());
         a.offset = grow(scratch_.offset, rows * w.blocks());
     }

@@ -16,24 +16,52 @@ void rms_norm(const float* x, const float* weight, float eps, long n, float* out
     if (i < n) store(out + i, mul(mul(load(x + i, tail), splat(scale)), load(weight + i, tail)), tail);
 }
 
-// 8-bit codes with a scale per block of 32: outliers spoil their own block only.
-static void encode_codes(const float* x, long k, const Activations& out, long row) {
-    const long blocks = out.stride / 32;
+// The largest magnitudes of groups of 64 into `most`; returns the row's.
+static float largest_of_groups(const float* x, long k, long groups, float* most) {
+    float all = 0;
+    for (long g = 0; g < groups; g++) {
+        Float a = max(abs(take(x, g * 64, k)), abs(take(x, g * 64 + 16, k)));
+        Float b = max(abs(take(x, g * 64 + 32, k)), abs(take(x, g * 64 + 48, k)));
+        most[g] = largest(max(a, b));
+        all = most[g] > all ? most[g] : all;
+    }
+    return all;
+}
+
+// The codes of a block of 32; returns their sum.
+TW_INLINE int32_t encode_block(const float* x, long i, long k, Float inverse, int8_t* codes) {
+    Int first = round_to_int(mul(take(x, i, k), inverse));
+    Int second = round_to_int(mul(take(x, i + 16, k), inverse));
+    store_i8(codes + i, first);
+    store_i8(codes + i + 16, second);
+    return isum(iadd(first, second));
+}
+
+// 8-bit codes with a scale per group of 64: outliers spoil their own group only. No group's scale is less
+// than 2^-20 of the largest, so that their ratios stay finite.
+static void encode_codes(Format format, const float* x, long k, const Activations& out, long row) {
+    const long groups = out.groups();
+    const bool four_bit = format == Format::int4;
     int8_t* codes = out.codes + row * out.stride;
-    float* sums = out.block_sum + row * blocks;
-    int32_t* offsets = out.offset + row * blocks;
-    float* scales = out.scale + row * blocks;
-    for (long b = 0; b < blocks; b++) {
-        Float x0 = take(x, b * 32, k), x1 = take(x, b * 32 + 16, k);
-        float most = largest(max(abs(x0), abs(x1)));
-        Float inverse = splat(most > 1e-30f ? 127.0f / most : 0.0f);
-        Int code0 = round_to_int(mul(x0, inverse)), code1 = round_to_int(mul(x1, inverse));
-        store_i8(codes + b * 32, code0);
-        store_i8(codes + b * 32 + 16, code1);
-        int32_t total = isum(iadd(code0, code1));
-        scales[b] = most / 127.0f;
-        sums[b] = (float)total * scales[b];
-        offsets[b] = -128 * total;
+    float *scales = out.scale + row * groups, *ratios = out.ratio + row * groups;
+    float* block_sums = out.block_sum + row * out.blocks();
+    int32_t *sums = out.sums + row * groups, *offsets = out.offset + row * out.blocks();
+    const float all = largest_of_groups(x, k, groups, scales);
+    const bool zero = !(all > 1e-30f);
+    float before = 0;
+    for (long g = 0; g < groups; g++) {
+        const float least = all * 0x1p-20f, most = zero ? 127.0f : scales[g] > least ? scales[g] : least;
+        const Float inverse = splat(zero ? 0.0f : 127.0f / most);
+        const int32_t even = encode_block(x, g * 64, k, inverse, codes);
+        const int32_t odd = encode_block(x, g * 64 + 32, k, inverse, codes);
+        scales[g] = most / 127.0f;
+        ratios[g] = before / scales[g];
+        before = scales[g];
+        block_sums[2 * g] = (float)even;
+        block_sums[2 * g + 1] = (float)odd;
+        sums[g] = (int32_t)((uint32_t)odd << 16 | (uint32_t)(even & 0xffff));
+        offsets[2 * g] = four_bit ? -8 * even + 0x8000 : -128 * even;
+        offsets[2 * g + 1] = (four_bit ? -8 : -128) * odd;
     }
 }
 
@@ -43,7 +71,7 @@ void encode(Format format, const float* x, long k, const Activations& out, long 
     } else if (format == Format::bf16) {
         for (long i = 0; i < out.stride; i += 16) store_bf16(out.bf16 + row * out.stride + i, take(x, i, k));
     } else {
-        encode_codes(x, k, out, row);
+        encode_codes(format, x, k, out, row);
     }
 }
 

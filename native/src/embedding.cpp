@@ -20,6 +20,14 @@ float scale_at(const Matrix& m, long index) {
     return from_f16(reinterpret_cast<const uint16_t*>(m.scales)[index]);
 }
 
+float four_bit(const Matrix& m, long tile, long block, long lane, int code) {
+    const long index = (tile * m.blocks() + block) * 32 + lane;
+    if (m.wide) return scale_at(m, index) * static_cast<float>(code) + scale_at(m, index + 16);
+    const int16_t* steps = reinterpret_cast<const int16_t*>(m.scales) +
+                           ((tile * m.groups() + block / 2) * 32 + lane) * 2 + block % 2;
+    return m.units()[tile * 16 + lane] * static_cast<float>(steps[0] * (code - 8) + steps[32]);
+}
+
 }  // namespace
 
 void unpack_row(const Matrix& m, long row, float* out) {
@@ -40,10 +48,9 @@ void unpack_row(const Matrix& m, long row, float* out) {
     } else {
         const uint8_t* from = m.data + tile * k * 8 + lane * 4;
         for (long i = 0; i < m.k; i++) {
-            const long block = i / 32, at = i % 16, index = (tile * blocks + block) * 32 + lane;
+            const long block = i / 32, at = i % 16;
             const uint8_t both = from[block * 256 + at / 4 * 64 + at % 4];
-            const int code = i % 32 < 16 ? both & 15 : both >> 4;
-            out[i] = scale_at(m, index) * static_cast<float>(code) + scale_at(m, index + 16);
+            out[i] = four_bit(m, tile, block, lane, i % 32 < 16 ? both & 15 : both >> 4);
         }
     }
 }

@@ -6,13 +6,15 @@
 
 namespace twinfer {
 
-// How a matrix is stored. Columns (N) come in tiles of 16, padded with zeros; K is padded to 32.
+// How a matrix is stored. Columns (N) come in tiles of 16, padded with zeros; K is padded to 64.
 //   f32   [tile][K][16] float
 //   bf16  [tile][K/2][16][2]
-//   int8  [tile][K/32][8][16][4] unsigned bytes, value + 128; scales [tile][K/32][16]
-//   int4  [tile][K/32][4][16][4] bytes: byte [j][column][r] holds k = 4j+r low and k = 16+4j+r high;
-//         scales [tile][K/32][2][16]: w = scale * q + minimum
-// Scales are f16, or float where `wide` says so.
+//   int8  [tile][K/32][8][16][4] unsigned bytes, value + 128; scales [tile][K/32][16], f16 or, if `wide`,
+//   float int4  [tile][K/32][4][16][4] bytes: byte [j][column][r] holds k = 4j+r low and k = 16+4j+r high.
+//         wide: scales [tile][K/32][2][16] float, w = scale * code + minimum
+//         else: steps [tile][K/64][2][16][2] int16, a column's two blocks of 32 side by side, and after all
+//         of them units [tile][16] float, powers of two: w = unit * (step[0] * (code - 8) + step[1]). No sum
+//         of 64 such weights times 127 leaves 32 bits.
 enum class Format : int { f32, bf16, int8, int4 };
 
 struct Matrix {
@@ -23,19 +25,27 @@ struct Matrix {
     const uint8_t* scales;
 
     long tiles() const { return (n + 15) / 16; }
-    long padded_k() const { return (k + 31) / 32 * 32; }
-    long blocks() const { return (k + 31) / 32; }
+    long groups() const { return (k + 63) / 64; }
+    long blocks() const { return 2 * groups(); }
+    long padded_k() const { return 64 * groups(); }
+    const float* units() const { return (const float*)(scales + 64 * tiles() * blocks()); }
 };
 
-// Rows of activations, encoded for a format of weights. `stride` is padded K; blocks = stride / 32.
+// Rows of activations, encoded for a format of weights. `stride` is padded K; groups are 64 wide, blocks 32.
 struct Activations {
     long stride;
     float* f32;        // [rows][stride], for f32
     uint16_t* bf16;    // [rows][stride], for bf16
-    int8_t* codes;     // [rows][stride], for int8 and int4: x = code * scale
-    float* scale;      // [rows][blocks]
-    float* block_sum;  // [rows][blocks], sum of the codes times the scale
-    int32_t* offset;   // [rows][blocks], -128 * sum of the codes
+    int8_t* codes;     // [rows][stride], for int8 and int4: x = code * scale of its group
+    float* scale;      // [rows][groups]
+    float* ratio;      // [rows][groups], the scale of the group before over the group's own
+    float* block_sum;  // [rows][blocks], sum of the codes
+    int32_t* sums;     // [rows][groups], two int16: the sums of the codes of both blocks
+    int32_t* offset;   // [rows][blocks], what a block's sum of products with unsigned weights begins with:
+                      // -128 (int8) or -8 (int4) times the sum of the codes, int4's even blocks plus 32768
+
+    long groups() const { return stride / 64; }
+    long blocks() const { return stride / 32; }
 };
 
 // What happens to a product's result. `swiglu` takes tiles in pairs, gate then up, and writes half as many

@@ -79,7 +79,7 @@ Matrix read_matrix(const nb::dict& d, std::span<const uint8_t> buffer) {
             break;
         case Format::int4:
             m.data = at(buffer, get<long>(d, "data"), weights / 2);
-            m.scales = at(buffer, get<long>(d, "scales"), scales * 2);
+            m.scales = at(buffer, get<long>(d, "scales"), scales * 2 + (m.wide ? 0 : m.tiles() * 64));
             break;
     }
     return m;

@@ -17,24 +17,34 @@ constexpr int kMaxRows = 8, kMaxTiles = 4;
 // Columns of one tile that exist.
 TW_INLINE Mask columns(const Matrix& w, long tile) { return first(w.n - tile * 16); }
 
-// Writes the results of R rows and T tiles; `stride` is from row to row in `results`.
-TW_APART void finish(const Product& p, const float* results, long stride, long row, long rows, long tile,
-                     long tiles) {
+// Does with R rows of T tiles of results what the product says; those of SwiGLU, which meet in pairs of tiles,
+// go to out [R][stride] until all of a row's tiles are there.
+template <int R, int T>
+TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, long tile, float* out, long stride) {
+    if (p.epilogue == Epilogue::swiglu) {
+        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
+            store(out + r * stride + t * 16, results[r][t]);
+        return;
+    }
+    const bool whole = p.w->n >= (tile + T) * 16, add_to = p.epilogue == Epilogue::add;
+    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) {
+        float* at = p.out + (row + r) * p.out_stride + (tile + t) * 16;
+        if (whole) {
+            store(at, add_to ? add(load(at), results[r][t]) : results[r][t]);
+        } else {
+            const Mask m = columns(*p.w, tile + t);
+            store(at, add_to ? add(load(at, m), results[r][t]) : results[r][t], m);
+        }
+    }
+}
+
+// SwiGLU of R rows of pairs of tiles in results [R][stride].
+TW_APART void swiglu(const Product& p, const float* results, long stride, long row, long rows, long tile, long tiles) {
     for (long r = 0; r < rows; r++) {
         const float* from = results + r * stride;
-        float* to = p.out + (row + r) * p.out_stride;
-        if (p.epilogue == Epilogue::swiglu) {
-            for (long t = 0; t < tiles; t += 2)
-                store(to + (tile + t) / 2 * 16, mul(silu(load(from + t * 16)), load(from + t * 16 + 16)));
-            continue;
-        }
-        for (long t = 0; t < tiles; t++) {
-            Mask m = columns(*p.w, tile + t);
-            float* at = to + (tile + t) * 16;
-            Float x = load(from + t * 16);
-            if (p.epilogue == Epilogue::add) x = add(load(at, m), x);
-            store(at, x, m);
-        }
+        float* to = p.out + (row + r) * p.out_stride + tile / 2 * 16;
+        for (long t = 0; t < tiles; t += 2)
+            store(to + t / 2 * 16, mul(silu(load(from + t * 16)), load(from + t * 16 + 16)));
     }
 }
 
@@ -71,7 +81,7 @@ static void group(const Product& p, long row_begin, long row_end, long tile, lon
         for (; t + T <= tiles; t += T)
             block_of_rows<P, R, T>(p, rows, row, tile + t, out + t * 16, stride, ahead);
         for (; t < tiles; t++) block_of_rows<P, R, 1>(p, rows, row, tile + t, out + t * 16, stride, ahead);
-        finish(p, out, stride, row, rows, tile, tiles);
+        if (p.epilogue == Epilogue::swiglu) swiglu(p, out, stride, row, rows, tile, tiles);
     }
 }
 

@@ -35,8 +35,7 @@ struct FloatProduct {
                 }
             }
         }
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
-            store(out + r * stride + t * 16, total[r][t]);
+        put(p, total, row, tile, out, stride);
     }
 };
 

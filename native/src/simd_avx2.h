@@ -149,7 +149,7 @@ TW_INLINE Bytes high_nibbles(Bytes x) {
             _mm256_and_si256(_mm256_srli_epi16(x.b, 4), mask)};
 }
 
-TW_INLINE __m256i dot_words(__m256i acc, __m256i bytes, __m256i even, __m256i odd) {
+TW_INLINE __m256i dot_widened(__m256i acc, __m256i bytes, __m256i even, __m256i odd) {
     __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi16(255));
     __m256i high = _mm256_srli_epi16(bytes, 8);
     acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, even));
@@ -162,7 +162,7 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     memcpy(&four, signed4, 4);
     __m256i x = _mm256_set1_epi32(four);
     __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), odd = _mm256_srai_epi16(x, 8);
-    return {dot_words(acc.a, unsigned4.a, even, odd), dot_words(acc.b, unsigned4.b, even, odd)};
+    return {dot_widened(acc.a, unsigned4.a, even, odd), dot_widened(acc.b, unsigned4.b, even, odd)};
 }
 TW_INLINE __m256i dot_signed_words(__m256i acc, __m256i bytes, __m256i even, __m256i odd) {
     __m256i low = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), high = _mm256_srai_epi16(bytes, 8);
@@ -185,6 +185,15 @@ TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
     return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned4.a, x), ones)),
             _mm256_add_epi32(acc.b, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned4.b, x), ones))};
 }
+
+// acc + the dot product of each lane's pair of signed 16-bit integers with the same pair, modulo 2^32.
+TW_INLINE Int dot_words(Int acc, Int pairs, Int other) {
+    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(pairs.a, other.a)),
+            _mm256_add_epi32(acc.b, _mm256_madd_epi16(pairs.b, other.b))};
+}
+// The lower halves of the lanes become the upper ones.
+TW_INLINE Int raised(Int x) { return {_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)}; }
+TW_INLINE Int ixor(Int x, Int y) { return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
 
 TW_INLINE __m256 dot_pairs(__m256 acc, __m256i pairs, __m256 first, __m256 second) {
     __m256i upper = _mm256_set1_epi32((int)0xffff0000);

@@ -98,6 +98,12 @@ TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
     return dot_bytes(acc, unsigned4, signed4);
 }
 
+// acc + the dot product of each lane's pair of signed 16-bit integers with the same pair, modulo 2^32.
+TW_INLINE Int dot_words(Int acc, Int pairs, Int other) { return _mm512_dpwssd_epi32(acc, pairs, other); }
+// The lower halves of the lanes become the upper ones.
+TW_INLINE Int raised(Int x) { return _mm512_slli_epi32(x, 16); }
+TW_INLINE Int ixor(Int a, Int b) { return _mm512_xor_si512(a, b); }
+
 // acc + the dot product of each lane's pair of bf16 with the same pair.
 TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
     int32_t two;

@@ -139,6 +139,17 @@ TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
     return dot_bytes(acc, unsigned4, signed4);
 }
 
+// acc + the dot product of each lane's pair of signed 16-bit integers with the same pair, modulo 2^32.
+TW_INLINE Int dot_words(Int acc, Int pairs, Int other) {
+    Unsigned upper = (Unsigned)(pairs >> 16) * (Unsigned)(other >> 16);
+    Unsigned lower =
+        (Unsigned)((Int)((Unsigned)pairs << 16) >> 16) * (Unsigned)((Int)((Unsigned)other << 16) >> 16);
+    return (Int)((Unsigned)acc + upper + lower);
+}
+// The lower halves of the lanes become the upper ones.
+TW_INLINE Int raised(Int x) { return (Int)((Unsigned)x << 16); }
+TW_INLINE Int ixor(Int a, Int b) { return a ^ b; }
+
 // acc + the dot product of each lane's pair of bf16 with the same pair.
 TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
     uint32_t two;

@@ -36,14 +36,12 @@ def packed(source: Tensor, format: str) -> tuple[dict[str, Any], NDArray[np.uint
     wide = pack_matrix.is_wide([source.kind], format)
     pieces = [pack_matrix.tile_units(codes.units)]
     if codes.scales is not None:
-        pieces.append(pack_matrix.tile_scales(codes.scales, wide))
+        pieces += pack_matrix.tile_scales(codes.scales, wide)
     raw = [np.ascontiguousarray(piece).reshape(-1).view(np.uint8) for piece in pieces]
-    starts = [0, -(-raw[0].nbytes // 64) * 64]
-    buffer = aligned(starts[1] + sum(piece.nbytes for piece in raw[1:]))
-    for start, piece in zip(starts, raw, strict=False):
-        buffer[start : start + piece.nbytes] = piece
+    buffer = aligned(sum(piece.nbytes for piece in raw))
+    buffer[:] = np.concatenate(raw)
     n, k = source.shape
-    return {"format": format, "wide": wide, "n": n, "k": k, "data": 0, "scales": starts[1]}, buffer
+    return {"format": format, "wide": wide, "n": n, "k": k, "data": 0, "scales": raw[0].nbytes}, buffer
 
 
 def aligned(nbytes: int) -> NDArray[np.uint8]:
@@ -54,15 +52,16 @@ def aligned(nbytes: int) -> NDArray[np.uint8]:
 
 
 def activations(x: Floats, format: str) -> NDArray[np.float64]:
-    """What a format makes of activations [M, K]: bf16, or 8-bit codes with a scale per block of 32."""
+    """What a format makes of activations [M, K]: bf16, or 8-bit codes with a scale per group of 64."""
     if format == "f32":
         return x.astype(np.float64)
     if format == "bf16":
         return bf16(x).astype(np.float64)
-    blocks = np.pad(x, ((0, 0), (0, -x.shape[1] % 32))).reshape(len(x), -1, 32)
-    most = np.abs(blocks).max(axis=2, keepdims=True)
-    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 1e-30)
-    codes = np.rint(blocks * inverse).astype(np.float64)
+    groups = np.pad(x, ((0, 0), (0, -x.shape[1] % 64))).reshape(len(x), -1, 64)
+    row = np.abs(x).max(axis=1)[:, None, None]
+    most = np.maximum(np.abs(groups).max(axis=2, keepdims=True), row * np.float32(2**-20))
+    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=row > 1e-30)
+    codes = np.rint(groups * inverse).astype(np.float64)
     return (codes * (most / np.float32(127))).reshape(len(x), -1)[:, : x.shape[1]]
 
 

@@ -28,7 +28,7 @@ from twinfer.errors import ConfigError
 from twinfer.model import pack_matrix
 from twinfer.model.checkpoint import Checkpoint, Tensor
 from twinfer.model.description import Description
-from twinfer.model.pack_matrix import BLOCK, FOUR_BIT_KINDS, TILE, Codes
+from twinfer.model.pack_matrix import FOUR_BIT_KINDS, GROUP, TILE, Codes
 
 PRECISIONS = ("f32", "bf16", "int8", "int4")
 ALIGN = 64
@@ -169,15 +169,14 @@ class _Packer:
 
     def _entry(self, tensors: list[Tensor], format: str, n: int, k: int) -> dict[str, Any]:
         wide = pack_matrix.is_wide([tensor.kind for tensor in tensors], format)
-        weights = _round_up(n, TILE) * _round_up(k, BLOCK)
-        scale_bytes = {"int8": 1, "int4": 2}.get(format, 0) * (4 if wide else 2) * (weights // BLOCK)
+        padded_n, padded_k = _round_up(n, TILE), _round_up(k, GROUP)
         return {
             "format": format,
             "wide": wide,
             "n": n,
             "k": k,
-            "data": self._place(weights * BITS[format] // 8),
-            "scales": self._place(scale_bytes),
+            "data": self._place(padded_n * padded_k * BITS[format] // 8),
+            "scales": self._place(pack_matrix.scale_bytes(format, wide, padded_n, padded_k)),
         }
 
     def _vector(self, name: str) -> int:
@@ -196,10 +195,11 @@ def _pieces(entry: dict[str, Any], parts: list[Codes]) -> list[tuple[int, NDArra
     """What goes where for one matrix; the tiles of several parts alternate."""
     units = np.stack([pack_matrix.tile_units(part.units) for part in parts], axis=1)
     pieces: list[tuple[int, NDArray[np.generic]]] = [(entry["data"], units)]
-    scales = [part.scales for part in parts if part.scales is not None]
-    if scales:
-        tiled = [pack_matrix.tile_scales(part, entry["wide"]) for part in scales]
-        pieces.append((entry["scales"], np.stack(tiled, axis=1)))
+    tiled = [pack_matrix.tile_scales(part.scales, entry["wide"]) for part in parts if part.scales is not None]
+    place = entry["scales"]
+    for arrays in zip(*tiled, strict=True):
+        pieces.append((place, np.stack(arrays, axis=1)))
+        place += pieces[-1][1].nbytes
     return pieces
 
 

@@ -2,7 +2,7 @@
 
 A matrix is [N, K]: N outputs, K inputs. All formats are tiled alike: a row is a run of 4-byte units (a float,
 a pair of bf16, four 8-bit codes, eight 4-bit codes), and a tile holds unit after unit of 16 rows side by
-side. K is padded to blocks of 32 with weights of zero, N to 16.
+side. K is padded to groups of 64, two blocks of 32, with weights of zero, N to 16.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from twinfer.model.checkpoint import Tensor
 
 BLOCK = 32
+GROUP = 2 * BLOCK
 TILE = 16
+MOST_STEPS = 32767
 FOUR_BIT_KINDS = frozenset({"Q4_0", "Q4_1", "Q4_K"})
 
 Element = TypeVar("Element", bound=np.generic)
@@ -43,9 +45,9 @@ def encode(tensor: Tensor, format: str) -> Codes:
     if format == "bf16":
         return Codes(to_bf16(_padded(tensor.floats())).view(np.uint32))
     if format == "int8":
-        return _q8_0(tensor) if tensor.kind == "Q8_0" else quantise_8(tensor.floats())
+        return _whole_groups(_q8_0(tensor) if tensor.kind == "Q8_0" else quantise_8(tensor.floats()))
     exact = {"Q4_0": _q4_0, "Q4_1": _q4_1, "Q4_K": _q4_k}
-    return exact[tensor.kind](tensor) if tensor.kind in exact else quantise_4(tensor.floats())
+    return _whole_groups(exact[tensor.kind](tensor) if tensor.kind in exact else quantise_4(tensor.floats()))
 
 
 def is_wide(kinds: Sequence[str], format: str) -> bool:
@@ -64,11 +66,27 @@ def tile_units(units: Units) -> Units:
     return _tiles(units).transpose(0, 2, 1)
 
 
-def tile_scales(scales: Scales, wide: bool) -> Scales:
-    """[N, blocks, s] to [tiles, blocks, s, 16], float32 if wide, float16 otherwise."""
+def tile_scales(scales: Scales, wide: bool) -> list[NDArray[np.generic]]:
+    """[N, blocks, 1 or 2] as the kernels read it, one array after the other.
+
+    [tiles, blocks, 1 or 2, 16] float32 if wide, float16 for 8-bit codes. For 4-bit codes steps int16
+    [tiles, groups, 2, 16, 2] and units float32 [tiles, 16].
+    """
     if wide:
-        return _tiles(scales.astype(np.float32, copy=False)).transpose(0, 2, 3, 1)
-    return _tiles(scales.astype(np.float16, copy=False)).transpose(0, 2, 3, 1)
+        return [_tiles(scales.astype(np.float32, copy=False)).transpose(0, 2, 3, 1)]
+    if scales.shape[2] == 1:
+        return [_tiles(scales.astype(np.float16, copy=False)).transpose(0, 2, 3, 1)]
+    steps, units = _steps(scales)
+    pairs = _tiles(steps).reshape(-1, TILE, steps.shape[1] // 2, 2, 2)
+    return [pairs.transpose(0, 2, 4, 1, 3), _tiles(units)]
+
+
+def scale_bytes(format: str, wide: bool, n: int, k: int) -> int:
+    """Bytes of what `tile_scales` gives for a matrix of padded size."""
+    if format not in ("int8", "int4"):
+        return 0
+    each = 4 if wide else 2
+    return n * (k // BLOCK) * each if format == "int8" else n * (k // BLOCK * 2 * each + (0 if wide else 4))
 
 
 def to_bf16(x: NDArray[np.float32]) -> NDArray[np.uint16]:
@@ -130,6 +148,32 @@ def _q4_k(tensor: Tensor) -> Codes:
     return Codes(_nibbles(codes.astype(np.uint8)), scales.reshape(rows, -1, 2))
 
 
+def _steps(scales: Scales) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+    """Scales and minima [N, blocks, 2] as whole steps int16 of a unit float32 [N] for each row.
+
+    w = unit * (steps[0] * (code - 8) + steps[1]). Units are powers of two, so steps are exact unless a row's
+    scales differ by more than some 2^4; they are rounded to 2^-15 of the largest then. A weight has at most
+    8 * MOST_STEPS steps, so that 64 of them times 127 add up within 32 bits.
+    """
+    wide = scales.astype(np.float64)
+    centred = np.stack([wide[:, :, 0], wide[:, :, 1] + 8 * wide[:, :, 0]], axis=2)
+    size = np.abs(centred)
+    most = np.maximum(size.max(axis=(1, 2)), (8 * size[:, :, 0] + size[:, :, 1]).max(axis=1) / 8)
+    usable = np.isfinite(most) & (most > 0)
+    units = np.exp2(np.ceil(np.log2(np.where(usable, most, 1.0) / MOST_STEPS)))
+    steps = np.rint(np.where(usable[:, None, None], centred, 0) / units[:, None, None])
+    return steps.astype(np.int16), np.where(np.isfinite(most), units, np.nan).astype(np.float32)
+
+
+def _whole_groups(codes: Codes) -> Codes:
+    """With a block of zero weights at the end where there is an odd number of blocks."""
+    scales = codes.scales
+    if scales is None or scales.shape[1] % 2 == 0:
+        return codes
+    block = codes.units.shape[1] // scales.shape[1]
+    return Codes(np.pad(codes.units, ((0, 0), (0, block))), np.pad(scales, ((0, 0), (0, 1), (0, 0))))
+
+
 def _nibbles(codes: NDArray[np.uint8]) -> Units:
     """4-bit codes [N, blocks, 32] to units."""
     both = codes[:, :, :16] | (codes[:, :, 16:] << 4)
@@ -142,7 +186,7 @@ def _inverse(scales: NDArray[np.float16]) -> NDArray[np.float32]:
 
 
 def _padded(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    rest = -x.shape[1] % BLOCK
+    rest = -x.shape[1] % GROUP
     return np.ascontiguousarray(np.pad(x, ((0, 0), (0, rest))) if rest else x)
 
 
