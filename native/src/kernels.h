@@ -42,7 +42,7 @@ struct Activations {
     float* block_sum;  // [rows][blocks], sum of the codes
     int32_t* sums;     // [rows][groups], two int16: the sums of the codes of both blocks
     int32_t* offset;   // [rows][blocks], what a block's sum of products with unsigned weights begins with:
-                      // -128 (int8) or -8 (int4) times the sum of the codes, int4's even blocks plus 32768
+                       // -128 (int8) or -8 (int4) times the sum of the codes, int4's even blocks plus 32768
 
     long groups() const { return stride / 64; }
     long blocks() const { return stride / 32; }

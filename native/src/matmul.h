@@ -17,10 +17,11 @@ constexpr int kMaxRows = 8, kMaxTiles = 4;
 // Columns of one tile that exist.
 TW_INLINE Mask columns(const Matrix& w, long tile) { return first(w.n - tile * 16); }
 
-// Does with R rows of T tiles of results what the product says; those of SwiGLU, which meet in pairs of tiles,
-// go to out [R][stride] until all of a row's tiles are there.
+// Does with R rows of T tiles of results what the product says; those of SwiGLU, which meet in pairs of
+// tiles, go to out [R][stride] until all of a row's tiles are there.
 template <int R, int T>
-TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, long tile, float* out, long stride) {
+TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, long tile, float* out,
+                   long stride) {
     if (p.epilogue == Epilogue::swiglu) {
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
             store(out + r * stride + t * 16, results[r][t]);
@@ -39,7 +40,8 @@ TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, lon
 }
 
 // SwiGLU of R rows of pairs of tiles in results [R][stride].
-TW_APART void swiglu(const Product& p, const float* results, long stride, long row, long rows, long tile, long tiles) {
+TW_APART void swiglu(const Product& p, const float* results, long stride, long row, long rows, long tile,
+                     long tiles) {
     for (long r = 0; r < rows; r++) {
         const float* from = results + r * stride;
         float* to = p.out + (row + r) * p.out_stride + tile / 2 * 16;
