@@ -48,7 +48,7 @@ def test_likelihood_of_short_texts_with_keys_and_values_in_8_bits(checkpoint, te
 
 
 def test_likelihood_on_every_instruction_set(checkpoint, text, isa):
-    ids = text["ids"][:128]
+    ids = text["ids"][:512]
     best = mean_nll(build(checkpoint), ids)
     assert abs(mean_nll(build(checkpoint, isa=isa), ids) / best - 1) < 0.01
 
