@@ -2,7 +2,7 @@
 //
 // A product file defines a struct with `rows`, `tiles` (register block), `few_rows`, `few_tiles` (a wider
 // block for few rows) and `block<R, T>(product, row, tile, out, stride, ahead)`, which computes R rows of T
-// tiles into out [R][stride], and fetches its share of the tiles after them into cache on the way. An
+// tiles, gives them to `put`, and fetches its share of the tiles after them into cache on the way. An
 // element's arithmetic never depends on R or T, so results do not depend on the split.
 #pragma once
 

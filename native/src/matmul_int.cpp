@@ -57,6 +57,8 @@ struct IntProduct {
         const uint8_t* codes = w.data + tile * groups * Group::code_bytes;
         const uint8_t* scales = w.scales + tile * groups * Group::scale_bytes;
         const Lines lines = ahead.share((Group::code_bytes + Group::scale_bytes) / 64);
+        if (Group::has_units && ahead.part == 0)
+            TW_UNROLL for (int t = T; t < 2 * T; t++) prefetch(w.units() + (tile + t) * 16);
         Float total[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = splat(0);
         for (long g = 0; g < groups; g++) {

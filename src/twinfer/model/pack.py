@@ -10,9 +10,10 @@ data that `build.py` and the native module read:
 Query, key and value are one matrix where their formats agree; gate and up alternate by tiles. A tied output
 is the embedding itself.
 
-What a precision holds: `f32` and `bf16` hold every matrix so. `int4` keeps 4-bit tensors of the file exactly
-and stores wider ones in 8 bits; the layers of a file that has no 4-bit tensors are quantised to 4 bits in
-groups of 32. `int8` stores everything in 8 bits in groups of 32, Q8_0 exactly.
+What a precision holds: `f32` and `bf16` hold every matrix so. `int4` keeps 4-bit tensors of the file
+(`pack_matrix.tile_scales` says how exactly) and stores wider ones in 8 bits; the layers of a file that has
+no 4-bit tensors are quantised to 4 bits in groups of 32. `int8` stores everything in 8 bits in groups of 32,
+Q8_0 exactly.
 """
 
 from __future__ import annotations
