@@ -39,7 +39,7 @@ ARGS: dict[str, Any] = {
     "on_step": tuple[str, Step],
     "on_released": tuple[int, int],
     "on_stale": tuple[str, list[int]],
-    "add_engine": tuple[str, Role],
+    "add_engine": tuple[str, Role, list[tuple[int, bool]]],
     "set_role": tuple[str, Role],
     "set_draining": tuple[str, bool],
     "lose_engine": tuple[str, dict[int, int]],

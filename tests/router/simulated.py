@@ -120,7 +120,7 @@ class Cluster:
             prefill, decode, self.watches[name], page_tokens=PAGE, chunk=self.chunk, max_batch=4
         )
         self.inbox[name] = deque()
-        self.event(self.core.add_engine, name, self.roles[name])
+        self.event(self.core.add_engine, name, self.roles[name], ())
 
     def kill(self, name, midstep=True):
         """End an engine; with `midstep` in the middle of a step, whose outcome is lost."""

@@ -60,8 +60,8 @@ class Deployment:
         ledger = PageLedger(1000)
         bounds = Placing(512, slo_tpot) if placing else None
         self.core = Core(Memory(ledger, 16, Cache()), slots=64, backlog=1024, placing=bounds)
-        self.core.add_engine("prefill-0", "prefill", 0.0)
-        self.core.add_engine("decode-0", "decode", 0.0)
+        self.core.add_engine("prefill-0", "prefill", (), 0.0)
+        self.core.add_engine("decode-0", "decode", (), 0.0)
         self.core.on_step("prefill-0", Step([], [], [], [], 1.0, 1.1, 500, 0), 1.1)
         for batch in (1, 2, 3, 4) * 5:
             seconds = 0.003 + 0.001 * batch
@@ -126,8 +126,8 @@ def test_never_where_it_is_not_asked_for():
 def test_no_more_start_than_decode_steps_in_time_while_prompts_are_computed():
     def started(slo_tpot):
         core = Core(Memory(PageLedger(1000), 16, Cache()), slots=64, backlog=1024, slo_tpot=slo_tpot)
-        core.add_engine("prefill-0", "prefill", 0.0)
-        core.add_engine("decode-0", "decode", 0.0)
+        core.add_engine("prefill-0", "prefill", (), 0.0)
+        core.add_engine("decode-0", "decode", (), 0.0)
         core.engines["decode-0"].crowded = costs
         for number in range(1, 20):
             core.submit(request(number, 30), 1.0)

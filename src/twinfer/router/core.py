@@ -161,7 +161,7 @@ class Core:
 
     # Engines come, go and change
 
-    def add_engine(self, engine: str, role: Role, now: float, cores: Sequence[tuple[int, bool]] = ()) -> None:
+    def add_engine(self, engine: str, role: Role, cores: Sequence[tuple[int, bool]], now: float) -> None:
         """An engine is ready for requests; its threads are on `cores`, each with whether it is lent."""
         self.engines[engine] = EngineView(engine, role, cores=list(cores))
         self._rebalance()

@@ -292,7 +292,7 @@ class Router:
                 self._links.send(member.process.address, self._load(member.number, member.owner))
             case Ready() if member.greeted and member.state == "starting":
                 self._fleet.set_ready(member)
-                self._core.add_engine(name, member.spec.role, now, self._cores[name])
+                self._core.add_engine(name, member.spec.role, self._cores[name], now)
             case Failed():
                 member.told = one_line(message.message) or "it gave no reason"
             case BadMessageError():
