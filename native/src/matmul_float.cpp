@@ -7,7 +7,7 @@ namespace TW_ISA {
 template <bool kBf16>
 struct FloatProduct {
     static constexpr int rows = kFloatRows, tiles = kFloatTiles;
-    static constexpr int few_rows = kFewRows, few_tiles = kFewTiles;
+    static constexpr int few_rows = kFloatFewRows, few_tiles = kFloatFewTiles;
 
     template <int R, int T>
     TW_INLINE void block(const Product& p, long row, long tile, float* out, long stride, Ahead ahead) {

@@ -32,23 +32,34 @@ TW_INLINE void dot_block8(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, c
     }
 }
 
-// What a product has for each group of 64 rows of k: bytes of codes and of scales for a tile. `group` adds
-// the group's part to the totals; `finish` makes results of them.
-template <class Group>
-struct IntProduct {
-    static constexpr int rows = kIntRows, tiles = kIntTiles, few_rows = kFewRows, few_tiles = kFewTiles;
+// Fetches a share of the same group of the T tiles after these into cache, in parts where there is
+// much of it: many requests at once would wait for each other.
+template <class Group, int T>
+struct Fetch {
+    const uint8_t *codes, *scales;
+    long groups;
+    Lines lines;
 
-    // Fetches a share of the group of the tiles after these into cache.
-    template <int T>
-    TW_INLINE void fetch(const uint8_t* codes, const uint8_t* scales, long groups, Lines lines) {
+    inline __attribute__((always_inline)) void part(int which, int of) const {
         constexpr long code_lines = Group::code_bytes / 64;
-        for (long line = lines.begin; line < lines.end; line++) {
+        const long count = lines.end - lines.begin;
+        for (long i = count * which / of; i < count * (which + 1) / of; i++) {
+            const long line = lines.begin + i;
             const bool scale = line >= code_lines;
             const long step = groups * (scale ? Group::scale_bytes : Group::code_bytes);
             const uint8_t* next = scale ? scales + (line - code_lines) * 64 : codes + line * 64;
             TW_UNROLL for (int t = T; t < 2 * T; t++) prefetch(next + t * step);
         }
     }
+};
+
+// A Group says how many bytes of codes and of scales a tile has for 64 rows of k, and adds what they come to
+// with the activations to the totals: in units of the weights' own (`has_units`), or of the activations'
+// scale.
+template <class Group>
+struct IntProduct {
+    static constexpr int rows = kIntRows, tiles = kIntTiles, few_rows = Group::few_rows,
+                         few_tiles = kIntFewTiles;
 
     template <int R, int T>
     TW_INLINE void block(const Product& p, long row, long tile, float* out, long stride, Ahead ahead) {
@@ -63,8 +74,8 @@ struct IntProduct {
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = splat(0);
         for (long g = 0; g < groups; g++) {
             const uint8_t *c = codes + g * Group::code_bytes, *s = scales + g * Group::scale_bytes;
-            fetch<T>(c, s, groups, lines);
-            Group::template add_group<R, T>(total, *p.x, row, g, groups, c, s);
+            Group::template add_group<R, T>(total, *p.x, row, g, groups, c, s,
+                                            Fetch<Group, T>{c, s, groups, lines});
         }
         TW_UNROLL for (int t = 0; t < T; t++) {
             const Float unit = Group::has_units ? load(w.units() + (tile + t) * 16) : splat(0);
@@ -81,12 +92,13 @@ struct IntProduct {
 // both blocks' sums become the halves of a lane: the odd block's is raised before the even block's is added,
 // which is shifted by 2^15 meanwhile lest it borrows from the other.
 struct Steps4 {
+    static constexpr int few_rows = kInt4FewRows;
     static constexpr long code_bytes = 512, scale_bytes = 128;
     static constexpr bool has_units = true;
 
     template <int R, int T>
     TW_INLINE void add_group(Float (&total)[R][T], const Activations& a, long row, long g, long groups,
-                             const uint8_t* codes, const uint8_t* steps) {
+                             const uint8_t* codes, const uint8_t* steps, const Fetch<Steps4, T>& fetch) {
         const long code_tile = groups * code_bytes, step_tile = groups * scale_bytes;
         const int8_t* x = a.codes + row * a.stride + g * 64;
         const int32_t* offset = a.offset + (row * groups + g) * 2;
@@ -95,6 +107,7 @@ struct Steps4 {
         Int acc[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
             isplat(offset[r * groups * 2 + 1]);
+        fetch.part(0, 1);
         dot_block4(acc, codes + 256, code_tile, x + 32, a.stride);
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
             iadd(raised(acc[r][t]), isplat(offset[r * groups * 2]));
@@ -123,13 +136,14 @@ struct WideScales {
 // Codes with float scales. Totals are in units of the activations' scale of the group at hand.
 template <bool kFourBit, class Scales>
 struct Scaled {
+    static constexpr int few_rows = kFourBit ? kInt4FewRows : kInt8FewRows;
     static constexpr long block_scales = (kFourBit ? 2 : 1) * Scales::bytes;
     static constexpr long code_bytes = kFourBit ? 512 : 1024, scale_bytes = 2 * block_scales;
     static constexpr bool has_units = false;
 
     template <int R, int T>
     TW_INLINE void add_group(Float (&total)[R][T], const Activations& a, long row, long g, long groups,
-                             const uint8_t* codes, const uint8_t* scales) {
+                             const uint8_t* codes, const uint8_t* scales, const Fetch<Scaled, T>& fetch) {
         const long code_tile = groups * code_bytes, scale_tile = groups * scale_bytes;
         const float* ratio = a.ratio + row * groups + g;
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] =
@@ -137,6 +151,7 @@ struct Scaled {
         TW_UNROLL for (int b = 0; b < 2; b++) {
             const int8_t* x = a.codes + row * a.stride + g * 64 + b * 32;
             const long at = (row * groups + g) * 2 + b;
+            fetch.part(b, 2);
             Int acc[R][T];
             TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
                 isplat(kFourBit ? 0 : a.offset[at + r * groups * 2]);

@@ -17,8 +17,9 @@ using Bytes = Int;
 using Mask = Int;
 
 // Register blocking: rows and column tiles that a product keeps in registers at once.
-constexpr int kIntRows = 2, kIntTiles = 1, kFewRows = 1, kFewTiles = 2;
-constexpr int kFloatRows = 4, kFloatTiles = 1;
+constexpr int kIntRows = 2, kIntTiles = 1;
+constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 2;
+constexpr int kFloatRows = 4, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 2;
 constexpr int kScoreRows = 4, kScorePages = 1, kValueRows = 2, kValueVectors = 2;
 
 TW_INLINE Float splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -13,8 +13,9 @@ using Bytes = __m512i;
 using Mask = __mmask16;
 
 // Register blocking: rows and column tiles that a product keeps in registers at once.
-constexpr int kIntRows = 6, kIntTiles = 2, kFewRows = 8, kFewTiles = 1;
-constexpr int kFloatRows = 8, kFloatTiles = 2;
+constexpr int kIntRows = 6, kIntTiles = 2;
+constexpr int kInt4FewRows = 1, kInt8FewRows = 4, kIntFewTiles = 1;
+constexpr int kFloatRows = 8, kFloatTiles = 2, kFloatFewRows = 8, kFloatFewTiles = 1;
 constexpr int kScoreRows = 6, kScorePages = 2, kValueRows = 6, kValueVectors = 4;
 
 TW_INLINE Float splat(float x) { return _mm512_set1_ps(x); }

@@ -13,8 +13,9 @@ using Bytes = Unsigned;
 using Mask = Int;
 
 // Register blocking: rows and column tiles that a product keeps in registers at once.
-constexpr int kIntRows = 1, kIntTiles = 1, kFewRows = 1, kFewTiles = 1;
-constexpr int kFloatRows = 2, kFloatTiles = 1;
+constexpr int kIntRows = 1, kIntTiles = 1;
+constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 1;
+constexpr int kFloatRows = 2, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 1;
 constexpr int kScoreRows = 2, kScorePages = 1, kValueRows = 1, kValueVectors = 1;
 
 TW_INLINE Float splat(float x) { return Float{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
