@@ -32,14 +32,14 @@ class Workload(NamedTuple):
 CONVERSATION = ("--trace", "azure-conv", "--length-scale", "0.5")
 CONVERSATIONS = "Azure conversation, lengths ÷2"
 WORKLOADS = {
-    "conv-40": Workload(CONVERSATIONS, CONVERSATION, 3, 0.040, 1.4, 1.1, 3.0),
-    "conv-15": Workload(CONVERSATIONS, CONVERSATION, 3, 0.015, 2.0, 1.15, 3.0),
-    "conv-10": Workload(CONVERSATIONS, CONVERSATION, 3, 0.010, 3.0, 1.15, 2.0),
+    "conv-40": Workload(CONVERSATIONS, CONVERSATION, 3, 0.040, 1.4, 1.1, 6.0),
+    "conv-15": Workload(CONVERSATIONS, CONVERSATION, 3, 0.015, 2.0, 1.15, 5.6),
+    "conv-10": Workload(CONVERSATIONS, CONVERSATION, 3, 0.010, 3.0, 1.15, 5.0),
     "p1024": Workload(
-        "prompts 1,024, answers 64", ("--input", "1024", "--output", "64"), 4, 0.015, 2.5, 1.1, 2.5
+        "prompts 1,024, answers 64", ("--input", "1024", "--output", "64"), 4, 0.015, 2.5, 1.1, 4.0
     ),
     "p256": Workload(
-        "prompts 256, answers 128", ("--input", "256", "--output", "128"), 1, 0.015, 1.3, 1.1, 6.0
+        "prompts 256, answers 128", ("--input", "256", "--output", "128"), 1, 0.015, 1.3, 1.1, 8.0
     ),
     "p64": Workload("prompts 64, answers 256", ("--input", "64", "--output", "256"), 1, 0.040, 1.0, 1.0, 9.0),
     "mooncake": Workload(

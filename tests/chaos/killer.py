@@ -60,11 +60,13 @@ class Killer:
         await asyncio.gather(*self._waiting)
 
     def _settled(self, engine: dict[str, Any]) -> bool:
-        """Whether this process was ready at the last look already: one that is killed as soon as it is
-        up, again and again, is given up, and that is not what is tried here."""
+        """Whether this process was ready at the last look already, and nothing has been done to it: one that
+        is killed as soon as it is up, again and again, is given up, and one that hangs feels no other fault,
+        which is not what is tried here."""
         seen = self._seen.get(engine["id"])
         self._seen[engine["id"]] = (engine["pid"], engine["state"])
-        return engine["state"] == "ready" and seen == (engine["pid"], "ready")
+        sound = engine["state"] == "ready" and engine["pid"] not in self._broken
+        return sound and seen == (engine["pid"], "ready")
 
     def _break(self, engine: dict[str, Any], kind: str) -> None:
         fault = Fault(kind, engine["id"], engine["pid"], time.monotonic())
