@@ -55,12 +55,25 @@ def _bench(launch: Launch, what: str, options: list[str]) -> dict[str, Any]:
     """The report of a `twinfer bench` command, and with it how many cores others kept busy meanwhile."""
     others = watch_others()
     with serving(launch) as url:
-        command = [sys.executable, "-m", "twinfer.cli", "bench", what, "--url", url, *options]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-        except subprocess.TimeoutExpired:
-            raise MeasureError(f"{launch.name}: the load generator did not end") from None
+            report = bench(url, what, options)
+        except MeasureError as error:
+            raise MeasureError(f"{launch.name}: {error}") from None
+    return {**report, "others": round(others(), 3)}
+
+
+def bench(url: str, what: str, options: list[str]) -> dict[str, Any]:
+    """The report of a `twinfer bench` command on a server that runs.
+
+    Raises:
+        MeasureError: it gave none; the message says why.
+    """
+    command = [sys.executable, "-m", "twinfer.cli", "bench", what, "--url", url, *options]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    except subprocess.TimeoutExpired:
+        raise MeasureError("the load generator did not end") from None
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise MeasureError(f"{launch.name}: {last}")
-    return {**json.loads(done.stdout.splitlines()[-1]), "others": round(others(), 3)}
+        raise MeasureError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from footprint import MIB, descendants, sizes
 from record import save
 from twinfer import LLM, SamplingParams
 from twinfer.kv.region import map_region
-
-MIB = 1 << 20
 
 
 def main() -> None:
@@ -41,7 +40,7 @@ def main() -> None:
         params = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True)
         llm.generate([[i + 1] * 1000 for i in range(8)], params, use_tqdm=False)
         with full_pool():
-            rows = [{"process": name, **sizes(pid)} for name, pid in processes()]
+            rows = [{"process": name, **in_mib(pid)} for name, pid in processes()]
     total = sum(row["pss_mib"] for row in rows)
     for row in rows:
         print("{process:<8} PSS {pss_mib:>7.1f} MiB, private {private_mib:>6.1f} MiB".format(**row))
@@ -65,18 +64,12 @@ def full_pool() -> Iterator[None]:
 
 def processes() -> list[tuple[str, int]]:
     """This process, which is the router, and the engines that it has started."""
-    own = os.getpid()
-    children = Path(f"/proc/{own}/task").glob("*/children")
-    engines = sorted({int(pid) for listed in children for pid in listed.read_text().split()})
-    return [("router", own), *((f"engine {i}", pid) for i, pid in enumerate(engines))]
+    return [("router", os.getpid()), *((f"engine {i}", pid) for i, pid in enumerate(descendants("self")))]
 
 
-def sizes(pid: int) -> dict[str, float]:
+def in_mib(pid: int) -> dict[str, float]:
     """PSS and private memory in MiB."""
-    found: dict[str, int] = {}
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
-        name, value, *_ = line.split()
-        found[name.rstrip(":")] = int(value) * 1024
+    found = sizes(pid)
     private = found["Private_Clean"] + found["Private_Dirty"]
     return {"pss_mib": round(found["Pss"] / MIB, 1), "private_mib": round(private / MIB, 1)}
 

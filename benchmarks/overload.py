@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import subprocess
 import sys
 import time
 from statistics import median
@@ -24,7 +22,12 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
+from footprint import watch
+from goodput_measure import bench
+from goodput_servers import launch
+from goodput_table import DISAGGREGATED
 from record import save
+from serving import MeasureError, serving
 from twinfer.bench.serve import address, measures
 from twinfer.bench.serve import load as loads
 from twinfer.bench.serve.answer import REFUSED, Answer
@@ -33,7 +36,6 @@ from twinfer.bench.serve.load import Load
 from twinfer.bench.serve.measures import Slo
 from twinfer.bench.serve.run import Prepared, Server, measure, prepare, warm_up
 from twinfer.bench.serve.workload import workload
-from watched import server, watch
 
 CALM = 5
 """Single requests in a row that must find an idle server."""
@@ -57,10 +59,13 @@ def main() -> None:
     args = parser.parse_args()
     slo = Slo(args.slo_ttft, args.slo_tpot)
     targets = ["--slo-ttft", str(args.slo_ttft), "--slo-tpot", str(args.slo_tpot)]
-    with server(targets) as url:
-        lengths = ["--input", args.input, "--output", args.output]
-        capacity = args.capacity or find_capacity(url, [*lengths, *targets], args.probe_seconds)
-        figures = asyncio.run(overload(url, args, slo, capacity))
+    try:
+        with serving(launch(DISAGGREGATED, targets)) as url:
+            lengths = ["--input", args.input, "--output", args.output]
+            capacity = args.capacity or find_capacity(url, [*lengths, *targets], args.probe_seconds)
+            figures = asyncio.run(overload(url, args, slo, capacity))
+    except MeasureError as error:
+        sys.exit(f"overload.py: error: {error}")
     show(figures)
     if args.save:
         save(args.save, figures)
@@ -68,13 +73,8 @@ def main() -> None:
 
 def find_capacity(url: str, options: list[str], seconds: float) -> float:
     """The rate that `twinfer bench goodput` finds."""
-    command = ["bench", "goodput", "--url", url, *options, "--seconds", str(seconds), "--no-progress"]
-    done = subprocess.run(
-        [sys.executable, "-m", "twinfer.cli", *command], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        sys.exit(done.stderr)
-    return float(json.loads(done.stdout.splitlines()[-1])["goodput_req_s"])
+    options = [*options, "--seconds", str(seconds), "--no-progress"]
+    return float(bench(url, "goodput", options)["goodput_req_s"])
 
 
 async def overload(url: str, args: argparse.Namespace, slo: Slo, capacity: float) -> dict[str, Any]:

@@ -25,6 +25,13 @@ def check(request, precisions=(0, 0)):
     assert request.tokens == expected(request.generation, request.max_length, precisions)
 
 
+def write(cluster, request, length):
+    """Let a prefill and a decode engine work until the request has so many tokens."""
+    while len(request.tokens) < length:
+        for name in SPLIT:
+            cluster.turn(name)
+
+
 @given(ROLES, REQUESTS, st.integers(15, 60), st.integers(0, 9), CACHES)
 def test_answers_do_not_depend_on_engines_chunks_cache_or_the_pool(roles, asked, pages, chunk, cache):
     """Pools are small enough here that requests are preempted and computed again."""
@@ -262,9 +269,7 @@ def test_a_request_that_kills_two_engines_is_failed_alone():
 def test_a_page_with_another_owner_is_noticed_and_computed_again():
     cluster = Cluster(SPLIT, pages=40)
     request = cluster.submit([3] * 9, 20)
-    while len(request.tokens) < 14:
-        for name in SPLIT:
-            cluster.turn(name)
+    write(cluster, request, 14)
     page = cluster.ledger.lease(request.id)[0]
     cluster.stamps[page] += 1
     cluster.pool[page] = -7
@@ -400,9 +405,7 @@ def test_a_page_that_is_lost_within_a_step_makes_no_answer():
     """Its new owner writes while the step reads: noticed at the end of the step."""
     cluster = Cluster(SPLIT, pages=40)
     request = cluster.submit([3] * 9, 20)
-    while len(request.tokens) < 14:
-        for name in SPLIT:
-            cluster.turn(name)
+    write(cluster, request, 14)
     model = cluster.models[0]
     compute, page = model.forward, cluster.ledger.lease(request.id)[1]
 

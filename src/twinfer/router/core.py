@@ -239,8 +239,10 @@ class Core:
 
     def _prompts(self) -> list[Request]:
         """All requests that wait or whose prompt is being computed."""
-        prefilling = [r for engine in self.engines.values() for r in engine.prefilling.values()]
-        return [*self.queue, *prefilling]
+        return [*self.queue, *self._prefilling()]
+
+    def _prefilling(self) -> list[Request]:
+        return [request for engine in self.engines.values() for request in engine.prefilling.values()]
 
     def _admit(self, request: Request, now: float) -> bool:
         if self._find_engine(request, "prefill", now) is None:
@@ -264,8 +266,10 @@ class Core:
     def _waits(self, request: Request) -> bool:
         """Whether a prompt that begins alike is being computed and is worth waiting for."""
         request.awaited = 0
-        running = [r for engine in self.engines.values() for r in engine.prefilling.values()]
-        return any(r.state is State.PREFILLING and self.memory.waits(request, r) for r in running)
+        return any(
+            other.state is State.PREFILLING and self.memory.waits(request, other)
+            for other in self._prefilling()
+        )
 
     def _place(self, request: Request, now: float) -> bool:
         """Send a request with its page table to an engine of the phase it is in; no KV moves.

@@ -1,15 +1,9 @@
-"""A server of ours, and the memory of its processes while it runs."""
+"""The memory of processes: their own, and their part of what they share."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 MIB = 1 << 20
@@ -17,21 +11,8 @@ LOOK_EVERY = 5.0
 """Seconds; a look walks all pages of the pool, which costs a core a tenth of a second."""
 
 
-@contextmanager
-def server(options: list[str]) -> Iterator[str]:
-    """A server's address, while it runs."""
-    command = [sys.executable, "-m", "twinfer.cli", "serve", "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield next(found[0] for line in process.stdout if (found := re.search(r"http://[\w.:]+", line)))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
 async def watch(memory: list[dict[str, float]]) -> None:
-    """Note the memory of all the server's processes together: their own, and what they share, in MiB."""
+    """Note the memory of all our children's processes together: their own, and what they share, in MiB."""
     began = time.perf_counter()
     while True:
         found = [sizes(pid) for pid in descendants("self")]
