@@ -42,7 +42,7 @@ ARGS: dict[str, Any] = {
     "add_engine": tuple[str, Role, list[tuple[int, bool]]],
     "set_role": tuple[str, Role],
     "set_draining": tuple[str, bool],
-    "lose_engine": tuple[str, dict[int, int]],
+    "lose_engine": tuple[str, dict[int, int], int],
 }
 
 Sent = list[tuple[str, bytes]]

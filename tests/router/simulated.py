@@ -16,6 +16,7 @@ from twinfer.engine.validation import Bounds
 from twinfer.engine.validation import check as check_message
 from twinfer.messages import Cancel, Sampling, Step
 from twinfer.policy.pages import PageLedger
+from twinfer.policy.poison import CRASH
 from twinfer.router.check import check
 from twinfer.router.core import Core
 from twinfer.router.generation import Generation
@@ -122,14 +123,14 @@ class Cluster:
         self.inbox[name] = deque()
         self.event(self.core.add_engine, name, self.roles[name], ())
 
-    def kill(self, name, midstep=True):
+    def kill(self, name, midstep=True, suspicion=CRASH):
         """End an engine; with `midstep` in the middle of a step, whose outcome is lost."""
         engine, watch = self.engines.pop(name), self.watches[name]
         del self.inbox[name]
         watch.dying = True
         if midstep:
             engine.step()
-        self.event(self.core.lose_engine, name, watch.in_flight)
+        self.event(self.core.lose_engine, name, watch.in_flight, suspicion)
 
     def event(self, act, *args):
         self.now += self.tick

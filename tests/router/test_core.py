@@ -1,8 +1,10 @@
 """The router's core against simulated engines: nothing lost, nothing wrong, whatever happens."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinfer.policy.poison import CRASH, OUTSIDE
 from twinfer.policy.prefix import chain_root, extend_chain
 from twinfer.router.memory import Cache
 from twinfer.router.request import State
@@ -236,8 +238,14 @@ def test_with_one_engine_left_it_serves_both_phases_until_the_other_is_back():
         check(request)
 
 
-def test_a_request_that_kills_two_engines_is_failed_alone():
-    """It dies at its 5th token with whatever engine computes it, among others that run beside it."""
+@pytest.mark.parametrize(
+    "kinds",
+    [[CRASH, CRASH], [OUTSIDE] * 4, [OUTSIDE, CRASH, OUTSIDE], [OUTSIDE, CRASH, CRASH]],
+    ids=lambda kinds: "-".join("crash" if kind == CRASH else "outside" for kind in kinds),
+)
+def test_a_request_that_kills_two_engines_is_failed_alone(kinds):
+    """At its 5th token whatever engine computes it dies, among others that run beside it. Deaths from outside
+    have to be twice as many before it is blamed."""
     cluster = Cluster(MIXED, pages=60, slots=20)
     requests = [cluster.submit([n] * 6, 12) for n in range(6)]
     poison = requests[2]
@@ -253,13 +261,13 @@ def test_a_request_that_kills_two_engines_is_failed_alone():
                 cluster.event(cluster.core.on_released, answer.request, answer.placement)
         plan = engine._plan()
         if poison.computed == 9 and any(number == poison.id for number, _ in plan.decodes):
+            cluster.kill("mixed-0", suspicion=kinds[deaths])
             deaths += 1
-            cluster.kill("mixed-0")
         else:
             cluster.turn("mixed-0")
-    assert deaths == 2
+    assert deaths == len(kinds)
     assert poison.finish_reason == "error"
-    assert "2 engines died" in poison.error
+    assert "one engine after the other died" in poison.error
     for request in requests:
         if request is not poison:
             check(request)

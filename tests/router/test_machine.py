@@ -10,6 +10,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from twinfer.policy.poison import CRASH, GUILTY, OUTSIDE
 from twinfer.router.check import check
 from twinfer.router.memory import Cache
 from twinfer.router.placing import Placing
@@ -94,9 +95,9 @@ class Scheduler(RuleBasedStateMachine):
                 self.cluster.turn(name)
 
     @precondition(lambda self: self.cluster.engines)
-    @rule(data=st.data(), midstep=st.booleans())
-    def kill(self, data, midstep):
-        self.cluster.kill(self._engine(data), midstep)
+    @rule(data=st.data(), midstep=st.booleans(), suspicion=st.sampled_from([CRASH, OUTSIDE]))
+    def kill(self, data, midstep, suspicion):
+        self.cluster.kill(self._engine(data), midstep, suspicion)
 
     @precondition(lambda self: len(self.cluster.engines) < len(self.cluster.roles))
     @rule(data=st.data())
@@ -140,7 +141,7 @@ class Scheduler(RuleBasedStateMachine):
             if request.id in self.cancelled and request.finish_reason == "cancelled":
                 continue
             if request.finish_reason == "error":
-                assert request.losses >= 2
+                assert request.suspicion >= GUILTY
                 continue
             wanted = expected(request.generation, request.max_length, self.precisions)
             assert request.finish_reason in ("stop", "length")

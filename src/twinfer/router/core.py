@@ -16,6 +16,7 @@ from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step,
 from twinfer.policy.costs import most_batch
 from twinfer.policy.overload import expected_ttft
 from twinfer.policy.pacing import MARGIN
+from twinfer.policy.poison import GUILTY
 from twinfer.policy.preemption import choose_victim
 from twinfer.policy.queueing import is_late, turn
 from twinfer.policy.routing import route_decode, route_prefill
@@ -24,7 +25,6 @@ from twinfer.router.memory import Memory
 from twinfer.router.placing import Placing, find_decode_engine
 from twinfer.router.request import Departure, Request, State
 
-MAX_LOSSES = 2
 REASONS = {Finish.STOP: "stop", Finish.LENGTH: "length"}
 
 
@@ -179,11 +179,11 @@ class Core:
         self._rebalance()
         self._schedule(now)
 
-    def lose_engine(self, engine: str, in_flight: Mapping[int, int], now: float) -> None:
+    def lose_engine(self, engine: str, in_flight: Mapping[int, int], suspicion: int, now: float) -> None:
         """An engine's process is gone; `in_flight` were in its last step, with so many tokens each.
 
-        Its requests go on elsewhere, on the KV that is there. One that has been in the last step of
-        `MAX_LOSSES` engines is failed: it is what kills them.
+        Its requests go on elsewhere, on the KV that is there. `suspicion` is how far this speaks against
+        those in the step (`policy.poison`); one that has gathered enough at the same token is failed.
         """
         view = self.engines.pop(engine, None)
         if view is None:
@@ -195,10 +195,10 @@ class Core:
                 continue
             if request.id in in_flight:
                 # Having passed the step of an earlier death, it was not what caused that.
-                request.losses = request.losses + 1 if request.suspect else 1
+                request.suspicion = request.suspicion * request.suspect + suspicion
                 request.lost_at = request.computed
-            if request.losses >= MAX_LOSSES and request.id in in_flight:
-                request.error = f"request failed: {request.losses} engines died while computing it"
+            if request.suspicion >= GUILTY and request.id in in_flight:
+                request.error = "request failed: one engine after the other died while computing it"
                 self._end(request, "error", now)
             else:
                 left = len(request.tokens) - request.computed

@@ -59,8 +59,9 @@ class Request(msgspec.Struct, eq=False):
     `computed` counts the tokens whose KV is in its pages, `cached` those whose KV was found there at
     the first look (None before it), and `keys` name its first full pages by content. `given_up` counts
     the tokens whose KV it had before its pages were taken, until it has pages again, and `awaited` those
-    that it waits for in the queue, since another request computes them. `losses` counts
-    the engines that died while a step carried it, and `lost_at` is what `computed` was at the last.
+    that it waits for in the queue, since another request computes them. `suspicion`
+    says how far the deaths of engines whose step carried it speak against it, and `lost_at` is what
+    `computed` was at the last.
     `placement` counts how often it was given to an engine, and `leased_at` is when its lease began.
     `known` tokens were in the cache when it was queued, `slo_ttft` is the target for its first token, and
     it is `late` when it could not keep that, or its own timeout, even if it were next.
@@ -86,7 +87,7 @@ class Request(msgspec.Struct, eq=False):
     slo_ttft: float | None = None
     late: bool = False
     departure: Departure | None = None
-    losses: int = 0
+    suspicion: int = 0
     lost_at: int = -1
     leased_at: float = 0.0
     finish_reason: str | None = None

@@ -31,6 +31,7 @@ from twinfer.messages import (
     Usage,
 )
 from twinfer.policy.overload import retry_after
+from twinfer.policy.poison import suspicion
 from twinfer.router.check import check
 from twinfer.router.core import Core, Tallies
 from twinfer.router.engines import EngineView
@@ -303,7 +304,8 @@ class Router:
     def _on_loss(self, member: Member, in_flight: dict[int, int]) -> None:
         now = time.monotonic()
         self._core.tallies.bad_messages += member.exit_code == LINK_LOST
-        self._core.lose_engine(member.spec.id, in_flight, now)
+        weight = suspicion(member.exit_code, member.put_down)
+        self._core.lose_engine(member.spec.id, in_flight, weight, now)
         if not self._fleet.serves():
             self._core.fail_all(f"engine {member.spec.id} is lost: {member.problem}", now)
         self._flush()
