@@ -41,7 +41,7 @@ chaos: .venv/tools
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 fuzz: .venv/fuzz
-	@for target in gguf folder template messages; do \
+	@for target in gguf folder template messages bodies; do \
 		mkdir -p build/fuzz/$$target; \
 		echo "Fuzzing $$target for $(FUZZ_SECONDS) s; findings go to build/fuzz/$$target-*"; \
 		$(BIN)/python -m tests.fuzz $$target -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 \

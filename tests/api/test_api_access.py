@@ -16,7 +16,7 @@ from twinfer.api.tls import certificate
 from twinfer.errors import ConfigError
 
 from .http_fake import FakeService
-from .test_api_errors import error_of
+from .replies import error_of
 from .threaded import connect, read_all, serving
 
 KEY, SECOND, FROM_FILE, TOKEN = "sk-one", "sk-two", "sk-three", "admin-secret"

@@ -31,6 +31,29 @@ MESSAGES = [
 ]
 
 
+BODIES = [
+    (
+        0,
+        b'{"model":"fake","prompt":"hello","max_tokens":3,"stream":true,"stream_options":{"include_usage":true}}',
+    ),
+    (
+        0,
+        b'{"prompt":["a",[1,2]],"n":2,"temperature":0.5,"top_p":0.9,"top_k":3,"seed":7,"stop":["x"],"echo":true}',
+    ),
+    (
+        1,
+        b'{"messages":[{"role":"user","content":"hello"}],"stop":"w","max_completion_tokens":4,"priority":-1}',
+    ),
+    (
+        1,
+        b'{"messages":[{"role":"user","content":[{"type":"text","text":"\\ud83e"}]}],"stream":true,"timeout":1.5}',
+    ),
+    (2, b'{"prompt":"hello","add_special_tokens":false}'),
+    (2, b'{"messages":[{"role":"user","content":"hello"}]}'),
+    (3, b'{"tokens":[72,105]}'),
+]
+
+
 def seeds() -> Iterator[tuple[str, bytes]]:
     """Every entry of the corpus: where it lies, and what it holds."""
     with tempfile.TemporaryDirectory() as folder:
@@ -50,6 +73,8 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         for number, message in enumerate(messages):
             name = f"{type(message).__name__.lower()}-{number}"
             yield f"messages/{name}", first + msgspec.msgpack.encode(message)
+    for number, (route, body) in enumerate(BODIES):
+        yield f"bodies/{number}", bytes([route]) + body
 
 
 OTHER = {

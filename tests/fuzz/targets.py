@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
@@ -11,10 +12,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import msgspec
 
 from tests import tiny
+from tests.api.http_fake import FakeService
+from tests.api.replies import ROUTES, check_reply
 from tests.refusals import refusal
+from twinfer.api.access import Access
+from twinfer.api.app import build_app
+from twinfer.api.limits import Limits
 from twinfer.engine.validation import Bounds, check, check_load
 from twinfer.errors import BadMessageError, ModelError, RequestError
 from twinfer.messages import FromEngine, Hello, Load, Released, Stale, Step, ToEngine, Usage, decode
@@ -98,11 +105,18 @@ def fuzz_messages(data: bytes) -> None:
             hear_router(decode(TO_ENGINE, data[1:]))
 
 
+def fuzz_bodies(data: bytes) -> None:
+    """The body of a request over HTTP, to the route that the first byte chooses."""
+    if data:
+        check_reply(post(ROUTES[data[0] % len(ROUTES)], data[1:]))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "gguf": fuzz_gguf,
     "folder": fuzz_folder,
     "template": fuzz_template,
     "messages": fuzz_messages,
+    "bodies": fuzz_bodies,
 }
 
 FROM_ENGINE = msgspec.msgpack.Decoder(FromEngine)
@@ -166,3 +180,15 @@ def good_template() -> ChatTemplate:
     template = ChatTemplate(tiny.TEMPLATE)
     atexit.register(template.close)
     return template
+
+
+def post(route: str, body: bytes) -> httpx.Response:
+    """The answer of the whole application, with a fake behind it and no socket before it."""
+    service = FakeService()
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(build_app(service, Limits(), Access()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post(route, content=body)
+
+    return asyncio.run(ask())
