@@ -10,7 +10,7 @@ from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
 from twinfer.policy.health import OWN_PAUSE, SILENCE, hung
 from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
 from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step, smooth_step
-from twinfer.policy.poison import CRASH, OUTSIDE, suspicion
+from twinfer.policy.poison import CRASH, KILLED, suspicion
 from twinfer.policy.preemption import choose_victim, rank
 from twinfer.policy.queueing import AGEING, LATE, due, is_late, turn
 from twinfer.policy.restart import DELAYS, REDEEMED_BY, count_death, restart_delay
@@ -124,13 +124,13 @@ def test_silence_is_a_hang_unless_we_have_slept_ourselves(silence, pause):
     assert not hung(silence, since_last_look=600.0, look_interval=0.25)
 
 
-def test_a_crash_is_told_from_what_was_done_from_outside():
-    ended = {code: suspicion(code, put_down=False) for code in (1, 3, -signal.SIGSEGV, -signal.SIGABRT)}
+def test_a_crash_is_told_from_a_kill():
+    ended = {code: suspicion(code, trusted=True) for code in (1, 3, -signal.SIGSEGV, -signal.SIGABRT)}
     assert set(ended.values()) == {CRASH}
-    assert suspicion(-signal.SIGKILL, put_down=True) == CRASH
-    assert suspicion(-signal.SIGKILL, put_down=False) == OUTSIDE
-    assert suspicion(-signal.SIGTERM, put_down=False) == OUTSIDE
-    assert 2 * OUTSIDE <= CRASH
+    assert suspicion(-signal.SIGKILL, trusted=False) == CRASH
+    assert suspicion(-signal.SIGKILL, trusted=True) == KILLED
+    assert suspicion(-signal.SIGTERM, trusted=True) == KILLED
+    assert 2 * KILLED <= CRASH
 
 
 def test_admission_keeps_a_page_for_every_running_request():

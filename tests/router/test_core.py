@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinfer.policy.poison import CRASH, OUTSIDE
+from twinfer.policy.poison import CRASH, KILLED
 from twinfer.policy.prefix import chain_root, extend_chain
 from twinfer.router.memory import Cache
 from twinfer.router.request import State
@@ -240,12 +240,12 @@ def test_with_one_engine_left_it_serves_both_phases_until_the_other_is_back():
 
 @pytest.mark.parametrize(
     "kinds",
-    [[CRASH, CRASH], [OUTSIDE] * 4, [OUTSIDE, CRASH, OUTSIDE], [OUTSIDE, CRASH, CRASH]],
-    ids=lambda kinds: "-".join("crash" if kind == CRASH else "outside" for kind in kinds),
+    [[CRASH, CRASH], [KILLED] * 4, [KILLED, CRASH, KILLED], [KILLED, CRASH, CRASH]],
+    ids=lambda kinds: "-".join("crash" if kind == CRASH else "killed" for kind in kinds),
 )
 def test_a_request_that_kills_two_engines_is_failed_alone(kinds):
-    """At its 5th token whatever engine computes it dies, among others that run beside it. Deaths from outside
-    have to be twice as many before it is blamed."""
+    """At its 5th token whatever engine computes it dies, among others that run beside it. Deaths that are
+    no crashes have to be twice as many before it is blamed."""
     cluster = Cluster(MIXED, pages=60, slots=20)
     requests = [cluster.submit([n] * 6, 12) for n in range(6)]
     poison = requests[2]

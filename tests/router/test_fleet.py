@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from twinfer.cluster.plan import EngineSpec
-from twinfer.policy.poison import CRASH, OUTSIDE, suspicion
+from twinfer.policy.poison import CRASH, KILLED, suspicion
 from twinfer.router.fleet import Fleet
 
-KILLED = -9
+SIGKILL = -9
 
 
 class Slot:
@@ -22,27 +22,27 @@ class Slot:
 class Process:
     pid = 1
 
-    def __init__(self, spec, attempt, stopped):
-        self.address, self.attempt, self.stopped = f"{spec.id}/{attempt}", attempt, stopped
+    def __init__(self, spec, attempt):
+        self.address, self.attempt = f"{spec.id}/{attempt}", attempt
 
     def on_exit(self, heard):
         self.heard = heard
 
     def kill(self):
-        self.heard(KILLED)
+        self.heard(SIGKILL)
 
     def end(self):
         pass
 
 
 class Host:
-    def __init__(self, stopped):
-        self.stopped, self.again = stopped, asyncio.Event()
+    def __init__(self):
+        self.again = asyncio.Event()
 
     def start(self, spec, attempt):
         if attempt > 1:
             self.again.set()
-        return Process(spec, attempt, self.stopped)
+        return Process(spec, attempt)
 
 
 def hang(fleet, member):
@@ -51,7 +51,7 @@ def hang(fleet, member):
 
 
 def killed_by_somebody(fleet, member):
-    member.process.heard(KILLED)
+    member.process.heard(SIGKILL)
 
 
 def sent_nonsense(fleet, member):
@@ -59,15 +59,14 @@ def sent_nonsense(fleet, member):
 
 
 @pytest.mark.parametrize(
-    ("event", "stopped", "expected"),
+    ("event", "expected"),
     [
-        (hang, False, CRASH),
-        (hang, True, OUTSIDE),
-        (sent_nonsense, False, CRASH),
-        (killed_by_somebody, False, OUTSIDE),
+        (hang, KILLED),
+        (sent_nonsense, CRASH),
+        (killed_by_somebody, KILLED),
     ],
 )
-def test_an_engine_is_blamed_for_what_it_does_itself(event, stopped, expected):
+def test_an_engine_is_blamed_for_what_it_does_itself(event, expected):
     """And only once: the next process begins without blame."""
     losses = []
 
@@ -75,10 +74,10 @@ def test_an_engine_is_blamed_for_what_it_does_itself(event, stopped, expected):
         lost = asyncio.Event()
 
         def on_loss(member, in_flight):
-            losses.append((suspicion(member.exit_code, member.put_down), in_flight))
+            losses.append((suspicion(member.exit_code, member.trusted), in_flight))
             lost.set()
 
-        host = Host(stopped)
+        host = Host()
         fleet = Fleet(host, on_loss)
         fleet.start([EngineSpec("decode-0", "decode", [0])], [Slot()])
         member = fleet.members["decode-0"]
@@ -86,8 +85,8 @@ def test_an_engine_is_blamed_for_what_it_does_itself(event, stopped, expected):
         event(fleet, member)
         await asyncio.wait_for(lost.wait(), 10)
         await asyncio.wait_for(host.again.wait(), 10)
-        member.process.heard(KILLED)
+        member.process.heard(SIGKILL)
         fleet.close()
 
     asyncio.run(scene())
-    assert losses == [(expected, {7: 1}), (OUTSIDE, {7: 1})]
+    assert losses == [(expected, {7: 1}), (KILLED, {7: 1})]

@@ -10,7 +10,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from twinfer.policy.poison import CRASH, GUILTY, OUTSIDE
+from twinfer.policy.poison import CRASH, GUILTY, KILLED
 from twinfer.router.check import check
 from twinfer.router.memory import Cache
 from twinfer.router.placing import Placing
@@ -95,7 +95,7 @@ class Scheduler(RuleBasedStateMachine):
                 self.cluster.turn(name)
 
     @precondition(lambda self: self.cluster.engines)
-    @rule(data=st.data(), midstep=st.booleans(), suspicion=st.sampled_from([CRASH, OUTSIDE]))
+    @rule(data=st.data(), midstep=st.booleans(), suspicion=st.sampled_from([CRASH, KILLED]))
     def kill(self, data, midstep, suspicion):
         self.cluster.kill(self._engine(data), midstep, suspicion)
 

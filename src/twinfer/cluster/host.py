@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from twinfer.cluster.plan import EngineSpec
 
@@ -33,14 +31,6 @@ class EngineProcess:
     def pid(self) -> int:
         """The process number."""
         return self._popen.pid
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a signal has stopped the process (SIGSTOP), so that it does nothing."""
-        with contextlib.suppress(OSError):
-            status = Path(f"/proc/{self.pid}/stat").read_text()
-            return status.rpartition(")")[2].split()[0] in "Tt"
-        return False
 
     def on_exit(self, heard: Callable[[int], None]) -> None:
         """Call `heard(exit_code)` in the running event loop when the process ends."""

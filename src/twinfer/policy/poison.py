@@ -1,18 +1,18 @@
 """How far an engine's death speaks against the requests that its last step carried.
 
-A request that kills whichever engine computes it makes them crash, or never come back from a step. What
-was ended from outside tells little: an operator, another program or the system that is short of memory
-does that, to whatever is being computed.
+A request that kills whichever engine computes it makes them crash. An engine that was killed tells little:
+an operator, another program or the system that is short of memory does that, to whatever is being computed.
+So does one that hung: it may have been stopped, or have got no processor time on a crowded host.
 """
 
 from __future__ import annotations
 
 from signal import Signals
 
-CRASH, OUTSIDE = 2, 1
+CRASH, KILLED = 2, 1
 
 GUILTY = 4
-"""Two crashes at the same token; deaths from outside count half, lest one such goes on for ever."""
+"""Two crashes at the same token, or four other deaths: a request may also make engines hang for ever."""
 
 CRASHES = {
     Signals.SIGSEGV,
@@ -25,11 +25,11 @@ CRASHES = {
 }
 
 
-def suspicion(exit_code: int, put_down: bool) -> int:
+def suspicion(exit_code: int, trusted: bool) -> int:
     """What a death adds to the suspicion against the requests in its last step.
 
-    `exit_code` is the process's, negative after a signal; `put_down` says that we killed it for what it
-    did itself: it hung, or sent nonsense.
+    `exit_code` is the process's, negative after a signal; one that was no longer `trusted` had sent
+    nonsense.
     """
-    crashed = put_down or exit_code >= 0 or -exit_code in CRASHES
-    return CRASH if crashed else OUTSIDE
+    crashed = not trusted or exit_code >= 0 or -exit_code in CRASHES
+    return CRASH if crashed else KILLED

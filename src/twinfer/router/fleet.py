@@ -24,7 +24,7 @@ class Member:
     """An engine's place in the fleet, over all processes that fill it.
 
     `problem` is why the last process ended, until another is ready; `told` is what is known to be wrong
-    with the present one, which is `put_down` when we kill it for what it did itself.
+    with the present one.
     """
 
     def __init__(self, spec: EngineSpec, number: int, slot: Slot) -> None:
@@ -38,7 +38,6 @@ class Member:
         self.problem: str | None = None
         self.told: str | None = None
         self.exit_code = 0
-        self.put_down = False
         self.greeted = False
         self.trusted = True
 
@@ -106,7 +105,6 @@ class Fleet:
     def distrust(self, member: Member, problem: str) -> None:
         """Use nothing more that the engine's process says, and kill it; it is then lost like any other."""
         member.trusted = False
-        member.put_down = True
         member.told = problem
         member.process.kill()
 
@@ -147,7 +145,6 @@ class Fleet:
         member.greeted = False
         member.trusted = True
         member.told = None
-        member.put_down = False
         member.since = time.monotonic()
         member.slot.open(member.owner, time.monotonic_ns())
         process = member.process
@@ -172,7 +169,6 @@ class Fleet:
             if member.state == "ready" and hung(silence, now - self._last_look, LOOK_INTERVAL):
                 # Its requests are given away when the process is gone for good, not before.
                 member.told = f"no sign of life for {silence:.1f} s"
-                member.put_down = not member.process.stopped
                 member.process.kill()
         self._last_look = now
         self._later(LOOK_INTERVAL, self._look)

@@ -304,7 +304,7 @@ class Router:
     def _on_loss(self, member: Member, in_flight: dict[int, int]) -> None:
         now = time.monotonic()
         self._core.tallies.bad_messages += member.exit_code == LINK_LOST
-        weight = suspicion(member.exit_code, member.put_down)
+        weight = suspicion(member.exit_code, member.trusted)
         self._core.lose_engine(member.spec.id, in_flight, weight, now)
         if not self._fleet.serves():
             self._core.fail_all(f"engine {member.spec.id} is lost: {member.problem}", now)
