@@ -5,7 +5,7 @@ first step with that request, both taken in the engines. In between lie the mess
 token, the router's decision and the message with the page table; no KV moves. The size of that last
 message is all that crosses, and is printed beside the KV that it stands for.
 
-    python benchmarks/handover.py [--requests 40] [--lengths 32,512,2048] [--save]
+    python -m benchmarks.handover [--requests 40] [--lengths 32,512,2048] [--save]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 
 import msgspec
 
-from record import save
+from benchmarks.measuring.record import save
 from twinfer import LLM, SamplingParams
 from twinfer.kv.layout import PAGE_TOKENS
 from twinfer.messages import Decode, Sampling, Task

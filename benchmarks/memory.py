@@ -3,7 +3,7 @@
 Figures are PSS: memory that processes share counts once, in shares. The pool is written here, in the
 serving process, which is what requests would do over time.
 
-    python benchmarks/memory.py [--pool 1GiB] [--prefill-engines 1] [--decode-engines 1] [--save]
+    python -m benchmarks.memory [--pool 1GiB] [--prefill-engines 1] [--decode-engines 1] [--save]
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from footprint import MIB, descendants, sizes
-from record import save
+from benchmarks.measuring.footprint import MIB, descendants, sizes
+from benchmarks.measuring.record import save
 from twinfer import LLM, SamplingParams
 from twinfer.kv.region import map_region
 

@@ -1,6 +1,6 @@
 """Makes the shipped copies of the public traces from their originals.
 
-    python benchmarks/pack_traces.py FOLDER
+    python -m benchmarks.pack_traces FOLDER
 
 FOLDER holds AzureLLMInferenceTrace_code.csv, AzureLLMInferenceTrace_conv.csv and
 mooncake_conversation_trace.jsonl. Each copy has the trace's first hour, times in milliseconds from its first
@@ -9,8 +9,8 @@ request, and block ids as ranges; nothing else is changed. Read it back with twi
 
 from __future__ import annotations
 
+import argparse
 import gzip
-import sys
 from pathlib import Path
 
 import twinfer.bench
@@ -37,9 +37,14 @@ def packed(rows: list[traces.Row]) -> bytes:
 
 def main() -> None:
     """Write the copies to where they are shipped."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("originals", type=Path, metavar="FOLDER")
+    originals = parser.parse_args().originals
     folder = Path(twinfer.bench.__file__).parent / "traces"
     for name, source in SOURCES.items():
-        data = packed(traces.read(str(Path(sys.argv[1]) / source)))
+        data = packed(traces.read(str(originals / source)))
         (folder / traces.SHIPPED[name]).write_bytes(data)
         print(f"{traces.SHIPPED[name]}: {len(data)} bytes")
 

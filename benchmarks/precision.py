@@ -4,7 +4,7 @@ Likelihood is the mean negative log-likelihood of a text, compared with that of 
 implementation (tests/golden). Speed is that of the decoders alone: a prompt of 512 tokens, and decode steps
 after 256 tokens of context.
 
-    python benchmarks/precision.py [--threads 1] [--isa NAME] [--save]
+    python -m benchmarks.precision [--threads 1] [--isa NAME] [--save]
 
 `--save` keeps the figures in results/precision.json and writes the table into docs/precision.md.
 """
@@ -15,12 +15,11 @@ import argparse
 import json
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from record import fill, machine, save
+from benchmarks.measuring.record import DOCS, ROOT, fill, machine, save
 from twinfer._native import Decoder
 from twinfer.bench.rig import build_rig
 from twinfer.bench.shapes import page_tables
@@ -33,7 +32,6 @@ from twinfer.model.load import load
 from twinfer.model.resolve import resolve
 from twinfer.serving import decide
 
-ROOT = Path(__file__).parent.parent
 PROMPT, CONTEXT, BATCHES, REPEATS = 512, 256, (1, 16), 5
 
 
@@ -139,7 +137,7 @@ def write_table(rows: list[dict[str, Any]], threads: int, isa: str) -> None:
         "|---|---|---|---|---|---|---|---|",
         *map(row_text, rows),
     ]
-    fill(ROOT / "docs/precision.md", "precision.py", lines)
+    fill(DOCS / "precision.md", "precision", lines)
 
 
 if __name__ == "__main__":

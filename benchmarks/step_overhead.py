@@ -4,7 +4,7 @@ An engine runs in this process as it does in its own: it hears messages, plans a
 reports it over a socket, here to a thread that stands for the router. The time of the native calls is
 taken off; the rest is overhead.
 
-    python benchmarks/step_overhead.py [--batches 1,16,64] [--steps 300] [--threads 1] [--save]
+    python -m benchmarks.step_overhead [--batches 1,16,64] [--steps 300] [--threads 1] [--save]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import zmq
 
-from record import save
+from benchmarks.measuring.record import save
 from twinfer.bench.rig import build_rig
 from twinfer.bench.shapes import page_tables
 from twinfer.cluster.cores import usable_cores

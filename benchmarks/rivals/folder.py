@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from rivals.catalog import HOME
+from benchmarks.rivals.catalog import HOME
 from twinfer.model.checkpoint import Checkpoint, GgufTokenizer
 from twinfer.model.description import Description
 from twinfer.model.load import load

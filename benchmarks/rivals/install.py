@@ -1,6 +1,6 @@
 """Install rivals, each into a virtual environment of its own under build/rivals.
 
-    python benchmarks/rivals/install.py openvino llama_cpp
+    python -m benchmarks.rivals.install openvino llama_cpp
 
 What is there already stays. OpenVINO takes half a minute, llama.cpp is compiled in about four, vLLM
 brings PyTorch.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import venv
 
-from catalog import HOME, RIVALS, is_installed, python_of, stamp_of
+from benchmarks.rivals.catalog import HOME, RIVALS, is_installed, python_of, stamp_of
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         if is_installed(name):
             print(f"{name} is installed")
         elif not install(name):
-            sys.exit(f"install.py: error: {name} could not be installed")
+            sys.exit(f"install: error: {name} could not be installed")
 
 
 def install(name: str) -> bool:

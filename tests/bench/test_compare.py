@@ -7,21 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.engines.rows import Measured, Row, summary
+from benchmarks.rivals.catalog import RIVALS
+from benchmarks.rivals.folder import convert
 from tests import tiny
 from twinfer.model.load import load
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_model_as_a_folder_is_the_same_model(tmp_path: Path, tied: bool) -> None:
-    from rivals.folder import convert
-
     model = load(tiny.write_gguf(tmp_path / "tiny.gguf", "BF16", tied=tied, rope_theta=5000.0))
     folder = tiny.write_folder(tmp_path / "folder", tied=tied)  # for its tokeniser
     convert(model, folder)
@@ -34,8 +28,6 @@ def test_a_model_as_a_folder_is_the_same_model(tmp_path: Path, tied: bool) -> No
 
 
 def test_the_ratio_is_the_median_over_the_best_rival_of_each_round() -> None:
-    from engine_rows import Measured, Row, summary
-
     def found(ours: float, first: float, second: float) -> dict[str, Measured]:
         speeds = {"twinfer": ours, "openvino": first, "llama_cpp": second}
         return {name: Measured(speed, 0.01, 0.5, {}) for name, speed in speeds.items()}
@@ -51,8 +43,6 @@ def test_the_ratio_is_the_median_over_the_best_rival_of_each_round() -> None:
 
 
 def test_rivals_are_pinned() -> None:
-    from rivals.catalog import RIVALS
-
     for rival in RIVALS.values():
         assert rival.script.exists()
         assert all("==" in requirement for requirement in rival.requirements)

@@ -12,21 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from benchmarks.goodput import elimination
+from benchmarks.goodput import rows as goodput_rows
+from benchmarks.goodput.book import Book
+from benchmarks.goodput.docs import show, write
+from benchmarks.goodput.rows import Measuring, measure_one_by_one, measure_workload
+from benchmarks.goodput.summary import summary
+from benchmarks.measuring import serving
+from benchmarks.measuring.serving import Launch, MeasureError, free_port
+from twinfer.bench.serve.search import Search
+
 NAMES = ("a", "b", "c", "d", "e")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def scripts() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)
-        yield
-
-
 def eliminated(capacities: dict[str, float], start: float, tolerance: float = 0.05) -> Any:
-    import elimination
-    from twinfer.bench.serve.search import Search
-
     now = elimination.begin(tuple(capacities), Search(start, 0.05, 100.0, tolerance, 1.21))
     tried = []
     while (wanted := elimination.next_probe(now)) is not None:
@@ -65,9 +64,6 @@ CAPACITIES = {"disaggregated": 3.2, "traditional": 1.0, "chunk-64": 3.1, "chunk-
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """Servers that pass up to a rate, instead of real ones; what was asked of them. vLLM does not start."""
-    import goodput_rows
-    from serving import Launch, MeasureError
-
     asked: list[tuple[str, float]] = []
 
     def launch(mode: str, options: list[str]) -> Launch:
@@ -94,17 +90,11 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
 
 
 def measuring(path: Path, code: str = "1", rivals: tuple[str, ...] = ("openvino", "vllm")) -> Any:
-    from goodput_book import Book
-    from goodput_rows import Measuring
-    from goodput_summary import summary
-
     book = Book(path, {"code": code, "seconds": 30, "seed": 0}, {"cpu": "any"}, summary)
     return Measuring(book, 30, 0, 1, 40, rivals)
 
 
 def test_a_row_is_measured_kept_and_not_measured_again(tmp_path, servers):
-    from goodput_rows import measure_workload
-
     to = measuring(tmp_path / "goodput.json")
     assert measure_workload(to, "conv-40") == ["vllm does not start"]
     row = json.loads((tmp_path / "goodput.json").read_text())["rows"]["conv-40"]
@@ -124,11 +114,9 @@ def test_a_row_is_measured_kept_and_not_measured_again(tmp_path, servers):
 
 
 def test_an_interrupted_row_goes_on_where_it_was(tmp_path, servers, monkeypatch):
-    import goodput_rows
-
     path = tmp_path / "goodput.json"
     whole = measuring(tmp_path / "whole.json", rivals=())
-    goodput_rows.measure_workload(whole, "conv-15")
+    measure_workload(whole, "conv-15")
     expected = list(servers)
     servers.clear()
     probe = goodput_rows.probe_rate
@@ -140,17 +128,15 @@ def test_an_interrupted_row_goes_on_where_it_was(tmp_path, servers, monkeypatch)
 
     monkeypatch.setattr(goodput_rows, "probe_rate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        goodput_rows.measure_workload(measuring(path, rivals=()), "conv-15")
+        measure_workload(measuring(path, rivals=()), "conv-15")
     monkeypatch.setattr(goodput_rows, "probe_rate", probe)
-    goodput_rows.measure_workload(measuring(path, rivals=()), "conv-15")
+    measure_workload(measuring(path, rivals=()), "conv-15")
     assert servers == expected
     row = measuring(path).book.rows()["conv-15"]
     assert row["itl"] == {"p99_ms": 18.0, "over_target": 1.2, "aim": 1.5, "met": True}
 
 
 def test_other_code_is_measured_anew_and_other_rows_stay(tmp_path, servers):
-    from goodput_rows import measure_one_by_one, measure_workload
-
     path = tmp_path / "goodput.json"
     measure_workload(measuring(path), "p64")
     measure_one_by_one(measuring(path))
@@ -167,9 +153,7 @@ def test_other_code_is_measured_anew_and_other_rows_stay(tmp_path, servers):
 
 
 def test_the_rows_as_tables_and_pictures(tmp_path, servers):
-    from goodput_docs import show, write
-    from goodput_rows import measure_one_by_one, measure_workload
-    from plot_goodput import bars, curves
+    from benchmarks.goodput.plot import bars, curves
 
     to = measuring(tmp_path / "goodput.json")
     for row in ("conv-40", "conv-15", "p64"):
@@ -178,7 +162,7 @@ def test_the_rows_as_tables_and_pictures(tmp_path, servers):
     rows = to.book.rows()
     show(rows)
     document = tmp_path / "goodput.md"
-    document.write_text("before\n<!-- table: benchmarks/goodput.py -->\nold\n<!-- end -->\nafter\n")
+    document.write_text("before\n<!-- table: benchmarks.goodput -->\nold\n<!-- end -->\nafter\n")
     write(rows, document)
     text = document.read_text()
     assert text.startswith("before\n")
@@ -194,8 +178,6 @@ def test_the_rows_as_tables_and_pictures(tmp_path, servers):
 
 
 def test_a_server_that_leaves_processes_behind_and_one_that_does_not_start(tmp_path, monkeypatch):
-    import serving
-
     monkeypatch.setattr(serving, "LOGS", tmp_path)
     monkeypatch.setattr(serving, "ENDS_WITHIN", 1.0)
     orphan = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -209,20 +191,14 @@ class Models(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 http.server.HTTPServer(("127.0.0.1", {port}), Models).serve_forever()
 """
-    with serving.serving(serving.Launch("server", [sys.executable, "-c", script], port)) as url:
+    with serving.serving(Launch("server", [sys.executable, "-c", script], port)) as url:
         assert url == f"http://127.0.0.1:{port}"
         pid = int((tmp_path / "server.log").read_text().split()[0])
         os.kill(pid, 0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    failing = serving.Launch("broken", [sys.executable, "-c", "raise SystemExit('no memory')"], port)
-    refused = pytest.raises(serving.MeasureError, match=r"broken does not start; see .*broken\.log")
+    failing = Launch("broken", [sys.executable, "-c", "raise SystemExit('no memory')"], port)
+    refused = pytest.raises(MeasureError, match=r"broken does not start; see .*broken\.log")
     with refused, serving.serving(failing):
         pass
     assert "no memory" in (tmp_path / "broken.log").read_text()
-
-
-def free_port() -> int:
-    from goodput_measure import free_port
-
-    return free_port()

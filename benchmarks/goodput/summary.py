@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from goodput_table import (
+from benchmarks.goodput.table import (
     CHUNKED,
     DISAGGREGATED,
     ITL_AIM,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import elimination
-from goodput_book import Book, Entry
-from goodput_measure import one_by_one, probe_rate
-from goodput_servers import launch
-from goodput_summary import SEARCH
-from goodput_table import (
+from benchmarks.goodput import elimination
+from benchmarks.goodput.book import Book, Entry
+from benchmarks.goodput.measure import one_by_one, probe_rate
+from benchmarks.goodput.servers import launch
+from benchmarks.goodput.summary import SEARCH
+from benchmarks.goodput.table import (
     CHUNKED,
     CONVERSATION,
     DISAGGREGATED,
@@ -19,8 +19,8 @@ from goodput_table import (
     TRADITIONAL,
     WORKLOADS,
 )
-from quiet import BEARABLE
-from serving import MeasureError
+from benchmarks.measuring.quiet import BEARABLE
+from benchmarks.measuring.serving import MeasureError
 from twinfer.bench.serve import search
 from twinfer.bench.serve.search import Search
 

@@ -11,7 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[2]
+RESULTS, DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"
 
 
 def machine() -> dict[str, Any]:
@@ -42,9 +43,9 @@ def code_version() -> str:
     return commit + (f"+{hashlib.sha256(changes.encode()).hexdigest()[:7]}" if changes else "")
 
 
-def fill(path: Path, script: str, lines: list[str]) -> None:
-    """Replace what a document holds between the marks of a script by these lines."""
-    begin, end = f"<!-- table: benchmarks/{script} -->\n", "<!-- end -->\n"
+def fill(path: Path, program: str, lines: list[str]) -> None:
+    """Replace what a document holds between the marks of a program by these lines."""
+    begin, end = f"<!-- table: benchmarks.{program} -->\n", "<!-- end -->\n"
     before, _, rest = path.read_text().partition(begin)
     after = rest.partition(end)[2]
     path.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
@@ -61,5 +62,5 @@ def _cpu_model() -> str:
 
 
 def _git(*args: str) -> str:
-    done = subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parents[1], check=False)
+    done = subprocess.run(["git", *args], capture_output=True, text=True, cwd=ROOT, check=False)
     return done.stdout.strip()

@@ -5,19 +5,21 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import NamedTuple
+
+from benchmarks.measuring.record import ROOT
 
 STARTS_WITHIN = 600.0
 """Seconds; compiling servers take minutes the first time."""
 
 ENDS_WITHIN = 30.0
-LOGS = Path(__file__).parents[1] / "build" / "goodput"
+LOGS = ROOT / "build" / "servers"
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -32,6 +34,13 @@ class Launch(NamedTuple):
     command: list[str]
     port: int
     environment: tuple[tuple[str, str], ...] = ()
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager

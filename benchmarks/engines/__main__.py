@@ -4,8 +4,8 @@ Each row is measured in several rounds. A round runs every engine once, one afte
 process of its own on the same cores with the same work, and yields one ratio against each rival. What counts
 is the median of the rounds' ratios against the rival that was best in that round.
 
-    python benchmarks/rivals/install.py openvino llama_cpp vllm
-    python benchmarks/compare_engines.py [--rounds 3] [--rivals openvino,llama_cpp] [--save]
+    python -m benchmarks.rivals.install openvino llama_cpp vllm
+    python -m benchmarks.engines [--rounds 3] [--rivals openvino,llama_cpp] [--save]
 
 With `--save` the figures go to results/engines.json and the plot to docs/engines.png. A measurement that
 other processes disturbed is taken again, up to `--tries` times, and the table says where that did not help.
@@ -23,16 +23,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from engine_rows import ROWS, Measured, Row, summary
-from plot_engines import plot
-from quiet import BEARABLE, run_quietly
-from record import machine, save
-from rivals.catalog import RIVALS, is_installed, python_of
-from rivals.folder import folder_of
+from benchmarks.engines.plot import plot
+from benchmarks.engines.rows import ROWS, Measured, Row, summary
+from benchmarks.measuring.quiet import BEARABLE, run_quietly
+from benchmarks.measuring.record import DOCS, machine, save
+from benchmarks.rivals.catalog import RIVALS, is_installed, python_of
+from benchmarks.rivals.folder import folder_of
 from twinfer.model.resolve import resolve
 
 CONTEXT = 256
-PLOT = Path(__file__).parents[1] / "docs" / "engines.png"
+PLOT = DOCS / "engines.png"
 
 
 def main() -> None:
@@ -117,7 +117,9 @@ def show(measured: list[dict[str, Any]]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m benchmarks.engines",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     here = [name for name in RIVALS if is_installed(name)]
     parser.add_argument("--model", help="a GGUF file; the default model if none")
@@ -135,7 +137,7 @@ def _arguments() -> argparse.Namespace:
     missing = [name for name in args.rivals if not is_installed(name)]
     if missing or not args.rivals:
         parser.error(
-            f"install rivals first: python benchmarks/rivals/install.py {' '.join(missing or RIVALS)}"
+            f"install rivals first: python -m benchmarks.rivals.install {' '.join(missing or RIVALS)}"
         )
     return args
 

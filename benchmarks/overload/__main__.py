@@ -4,7 +4,7 @@ First the highest rate at which 90 % of the requests keep their targets is found
 offered for `--seconds`, while the memory of the server's processes is watched. When the last request has
 been sent, single ones are, one after the other, until their first token comes as soon as on an idle server.
 
-    python benchmarks/overload.py [--times 10] [--seconds 120] [--capacity REQ_S] [--load "--input 256 …"]
+    python -m benchmarks.overload [--times 10] [--seconds 120] [--capacity REQ_S] [--load "--input 256 …"]
                                   [--slo-ttft 2] [--slo-tpot 0.04] [--save NAME]
 """
 
@@ -22,12 +22,12 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
-from footprint import watch
-from goodput_measure import bench
-from goodput_servers import launch
-from goodput_table import DISAGGREGATED
-from record import save
-from serving import MeasureError, serving
+from benchmarks.goodput.servers import launch
+from benchmarks.goodput.table import DISAGGREGATED
+from benchmarks.measuring.footprint import watch
+from benchmarks.measuring.generator import bench
+from benchmarks.measuring.record import save
+from benchmarks.measuring.serving import MeasureError, serving
 from twinfer.bench.serve import address, measures
 from twinfer.bench.serve import load as loads
 from twinfer.bench.serve.answer import REFUSED, Answer
@@ -43,7 +43,9 @@ CALM = 5
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m benchmarks.overload",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--times", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=120.0)
@@ -65,7 +67,7 @@ def main() -> None:
             capacity = args.capacity or find_capacity(url, [*lengths, *targets], args.probe_seconds)
             figures = asyncio.run(overload(url, args, slo, capacity))
     except MeasureError as error:
-        sys.exit(f"overload.py: error: {error}")
+        sys.exit(f"overload: error: {error}")
     show(figures)
     if args.save:
         save(args.save, figures)

@@ -7,10 +7,10 @@ until it is known within 5 %; of the chunk sizes only those that can still be th
 end the rates that were found are tried once more, in turns. Further rows: one request after another
 (one-by-one), and on conv-40 the rivals that are installed (benchmarks/rivals/install.py).
 
-    python benchmarks/goodput.py                                everything, about two hours
-    python benchmarks/goodput.py --rows conv-15,one-by-one      some rows
-    python benchmarks/goodput.py --draft /tmp/try --seconds 8   a rough look, kept apart
-    python benchmarks/goodput.py --render                       tables and pictures from what is there
+    python -m benchmarks.goodput                                everything, about two hours
+    python -m benchmarks.goodput --rows conv-15,one-by-one      some rows
+    python -m benchmarks.goodput --draft /tmp/try --seconds 8   a rough look, kept apart
+    python -m benchmarks.goodput --render                       tables and pictures from what is there
 
 Each measurement is saved at once in benchmarks/results/goodput.json; interrupted, the program goes on where
 it was when it is started again. It measures again what is not of this code (src/, native/) or not with these
@@ -24,15 +24,15 @@ import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from goodput_book import Book
-from goodput_docs import show, write
-from goodput_rows import Measuring, measure_one_by_one, measure_workload
-from goodput_summary import summary
-from goodput_table import DOCS, ONE_BY_ONE, RESULTS, WORKLOADS
-from plot_goodput import bars, curves
-from record import code_version, machine
-from rivals.catalog import RIVALS, is_installed
-from serving import MeasureError
+from benchmarks.goodput.book import Book
+from benchmarks.goodput.docs import show, write
+from benchmarks.goodput.plot import bars, curves
+from benchmarks.goodput.rows import Measuring, measure_one_by_one, measure_workload
+from benchmarks.goodput.summary import summary
+from benchmarks.goodput.table import ONE_BY_ONE, WORKLOADS
+from benchmarks.measuring.record import DOCS, RESULTS, code_version, machine
+from benchmarks.measuring.serving import MeasureError
+from benchmarks.rivals.catalog import RIVALS, is_installed
 
 ROWS = (*WORKLOADS, ONE_BY_ONE)
 
@@ -41,14 +41,14 @@ def main() -> None:
     args = _arguments()
     identity = {"code": code_version(), "seconds": args.seconds, "seed": args.seed}
     folder = args.draft
-    book = Book(RESULTS if folder is None else folder / "goodput.json", identity, machine(), summary)
+    book = Book((folder or RESULTS) / "goodput.json", identity, machine(), summary)
     try:
         failed = [] if args.render else measure(book, args)
     except KeyboardInterrupt:
-        sys.exit("goodput.py: interrupted; started again, it goes on here")
+        sys.exit("goodput: interrupted; started again, it goes on here")
     render(book, folder)
     if failed:
-        sys.exit("\n".join(["goodput.py: error: not everything could be measured", *failed]))
+        sys.exit("\n".join(["goodput: error: not everything could be measured", *failed]))
 
 
 def measure(book: Book, args: argparse.Namespace) -> list[str]:
@@ -88,7 +88,9 @@ def render(book: Book, draft: Path | None) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m benchmarks.goodput",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     here = tuple(name for name, rival in RIVALS.items() if rival.server and is_installed(name))
     parser.add_argument(

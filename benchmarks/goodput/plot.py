@@ -8,9 +8,9 @@ from typing import Any
 
 import matplotlib
 
-from goodput_docs import title
-from goodput_summary import SEARCH
-from goodput_table import DISAGGREGATED, ONE_BY_ONE, TRADITIONAL, WORKLOADS
+from benchmarks.goodput.docs import title
+from benchmarks.goodput.summary import SEARCH
+from benchmarks.goodput.table import DISAGGREGATED, ONE_BY_ONE, TRADITIONAL, WORKLOADS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

@@ -9,9 +9,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from goodput_table import DISAGGREGATED, ITL_WORKLOAD, ONE_BY_ONE, WORKLOADS
-from record import fill, machine
-from rivals.catalog import RIVALS
+from benchmarks.goodput.table import DISAGGREGATED, ITL_WORKLOAD, ONE_BY_ONE, WORKLOADS
+from benchmarks.measuring.record import fill, machine
+from benchmarks.rivals.catalog import RIVALS
 
 Rows = dict[str, Any]
 HEADINGS = ("workload", "targets", "server", "goodput", "ours over it", "aimed at", "", "again")
@@ -44,7 +44,7 @@ def write(rows: Rows, path: Path) -> None:
             f" gaps between tokens is {itl['p99_ms']:.1f} ms, {itl['over_target']:.2f} times the target"
             f" (aimed at: at most {itl['aim']:g}; {_verdict(itl['met'])}).",
         ]
-    fill(path, "goodput.py", lines)
+    fill(path, "goodput", lines)
 
 
 def _quiet(rows: Rows) -> str:

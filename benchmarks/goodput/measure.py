@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
-import sys
 from typing import Any
 
-from quiet import watch_others
-from serving import Launch, MeasureError, serving
+from benchmarks.measuring.generator import bench
+from benchmarks.measuring.quiet import watch_others
+from benchmarks.measuring.serving import Launch, MeasureError, serving
 
 KEPT = (
     *("completed", "failed", "refused", "errors", "duration_s", "req_s", "out_tok_s", "in_tok_s"),
     *("goodput_req_s", "ttft_ms", "tpot_ms", "itl_ms", "input_tokens", "output_tokens", "cached_share"),
     "client_cpu",
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def probe_rate(launch: Launch, ask: list[str], rate: float) -> dict[str, Any]:
@@ -60,20 +51,3 @@ def _bench(launch: Launch, what: str, options: list[str]) -> dict[str, Any]:
         except MeasureError as error:
             raise MeasureError(f"{launch.name}: {error}") from None
     return {**report, "others": round(others(), 3)}
-
-
-def bench(url: str, what: str, options: list[str]) -> dict[str, Any]:
-    """The report of a `twinfer bench` command on a server that runs.
-
-    Raises:
-        MeasureError: it gave none; the message says why.
-    """
-    command = [sys.executable, "-m", "twinfer.cli", "bench", what, "--url", url, *options]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-    except subprocess.TimeoutExpired:
-        raise MeasureError("the load generator did not end") from None
-    if done.returncode != 0:
-        raise MeasureError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
-    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return report

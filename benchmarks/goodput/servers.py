@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from goodput_measure import free_port
-from goodput_table import CHUNKED, DISAGGREGATED, TRADITIONAL
-from rivals.catalog import HOME, RIVALS
-from rivals.folder import folder_of
-from serving import Launch
+from benchmarks.goodput.table import CHUNKED, DISAGGREGATED, TRADITIONAL
+from benchmarks.measuring.serving import Launch, free_port
+from benchmarks.rivals.catalog import HOME, RIVALS
+from benchmarks.rivals.folder import folder_of
 from twinfer.model.resolve import resolve
 
 

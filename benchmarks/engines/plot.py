@@ -7,7 +7,7 @@ from typing import Any
 
 import matplotlib
 
-from rivals.catalog import RIVALS
+from benchmarks.rivals.catalog import RIVALS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -62,7 +61,3 @@ RIVAL_GUESSES = {"openvino": 1.5, "vllm": 0.4}
 
 DISAGGREGATED, TRADITIONAL = "disaggregated", "traditional"
 CHUNKED = tuple(f"chunk-{size}" for size in (16, 32, 64, 128, 256))
-
-
-RESULTS = Path(__file__).parent / "results" / "goodput.json"
-DOCS = Path(__file__).parents[1] / "docs"

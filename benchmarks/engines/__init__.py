@@ -1,0 +1,1 @@
+"""Engines beside one another, without any server."""

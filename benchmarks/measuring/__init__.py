@@ -1,0 +1,1 @@
+"""What benchmarks share: servers as processes, a quiet machine, memory, and where figures are kept."""

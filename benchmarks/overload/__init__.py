@@ -1,0 +1,1 @@
+"""More offered than the server can do."""
