@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import socket
@@ -17,7 +18,8 @@ import pytest
 
 from tests.server.process import Server
 from tests.server.process import serving as serving_twinfer
-from twinfer.cli import main
+from twinfer.bench.serve import goodput
+from twinfer.cli import bench_load, main
 
 from . import fake
 
@@ -101,6 +103,30 @@ def test_goodput_of_twinfer(twinfer: Server):
     assert [probe["rate"] for probe in report["probes"]] == [5, 10]
     assert report["best"]["completed"] == 4
     assert "goodput 10 requests a second" in done.stdout
+
+
+def test_what_both_commands_take_they_take_alike():
+    first, second = (
+        inspect.signature(command).parameters for command in (bench_load.serve, bench_load.goodput)
+    )
+    shared = first.keys() & second.keys()
+    assert {"url", "trace", "slo_ttft", "json"} <= shared
+    assert [first[name] for name in shared] == [second[name] for name in shared]
+
+
+def test_a_server_that_answers_nothing_any_more_is_one_line_and_exit_code_1(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(goodput, "DRAIN_WITHIN", 0.2)
+    left = iter(range(4))
+    with fake.serving(
+        lambda path, body: (
+            fake.obliging(path, body)
+            if path == "/v1/models" or next(left, None) is not None
+            else fake.error(503, "no engine is left")
+        )
+    ) as server:
+        done = bench("goodput", "--url", server.url, "--slo-ttft", "1", "--warmup", "0", code=1)
+    reason = "does not answer (HTTP 503: no engine is left)"
+    assert done.stderr == f"twinfer: error: {server.url} {reason}\n"
 
 
 def test_failures_are_counted_and_told():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from twinfer.bench.serve import address, goodput, run, search
+from twinfer.bench.serve import address, discover, goodput, run, search
 from twinfer.bench.serve.failure import ServerError
 from twinfer.bench.serve.goodput import GoodputReport, Probing
 from twinfer.bench.serve.measures import Slo
@@ -190,3 +190,44 @@ def test_a_server_that_dies_ends_the_search():
             await goodput.drained(prepared, 0.01)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (fake.error(503, "no engine is left"), r"HTTP 503: no engine is left"),
+        ([fake.EVENTS, 60.0], "timeout"),
+    ],
+    ids=["says so", "is silent"],
+)
+@pytest.mark.parametrize("good", [4, 6])  # Canaries only, and some of the probe's requests.
+def test_a_server_that_answers_nothing_any_more_ends_the_search(steps, reason, good, monkeypatch):
+    monkeypatch.setattr(goodput, "DRAIN_WITHIN", 0.2)
+    monkeypatch.setattr(discover, "CANARY_WITHIN", 0.3)
+    left = iter(range(good))
+
+    def script(path: str, body: dict[str, Any]) -> Sequence[Step]:
+        alive = path == "/v1/models" or next(left, None) is not None
+        return fake.obliging(path, body) if alive else steps
+
+    probing = Probing(Slo(0.5, None), seconds=0.01, least_requests=4)
+    with serving(script) as server, pytest.raises(ServerError, match=rf"does not answer \({reason}\)"):
+        found_at(server.url, probing, Search(100.0, 50.0, 100.0, 0.5))
+
+
+def test_a_server_that_refuses_for_a_while_is_waited_for_and_not_given_up(monkeypatch):
+    monkeypatch.setattr(goodput, "DRAIN_WITHIN", 0.2)
+
+    async def main(url: str, refusals: list[bool]) -> list[bool]:
+        work = workload("4", "4", None, length_scale=1.0, max_len=None, seed=1)
+        prepared = await run.prepare(run.Server(address.parse(url)), work, print)
+        refusals.append(True)
+        busy = await goodput.drained(prepared, 10.0)
+        refusals.clear()
+        return [busy, await goodput.drained(prepared, 10.0)]
+
+    refusals: list[bool] = []
+    with serving(
+        lambda path, body: fake.error(429, "later") if refusals else fake.obliging(path, body)
+    ) as server:
+        assert asyncio.run(main(server.url, refusals)) == [False, True]

@@ -13,6 +13,9 @@ from twinfer.bench.serve.workload import Job
 CANARY = Job(0, 0.0, 16, 2)
 """A request that takes an idle server no time worth mentioning."""
 
+CANARY_WITHIN = 60.0
+"""Seconds after which a canary has failed; even a busy server that is alive has answered by then."""
+
 CANARY_SALT = 1 << 63
 """Keeps a canary's content apart from any load's."""
 
@@ -89,11 +92,17 @@ async def find_dialect(asking: Asking, ignore_eos: bool | None) -> Dialect:
         if answer.failure not in ("HTTP 400", "HTTP 422"):
             break
     assert first is not None
-    detail = f": {first.message}" if first.message else ""
-    raise ServerError(f"{asking.place.address.url} does not answer ({first.failure}{detail})")
+    raise unanswered(asking.place, first)
+
+
+def unanswered(place: Place, canary: Answer) -> ServerError:
+    """The error that a canary without an answer is."""
+    detail = f": {canary.message}" if canary.message else ""
+    return ServerError(f"{place.address.url} does not answer ({canary.failure}{detail})")
 
 
 async def canary(asking: Asking) -> Answer:
     """One answer to a tiny request, the same each time."""
-    salted = msgspec.structs.replace(asking, salt=asking.salt ^ CANARY_SALT)
+    within = min(asking.timeout, CANARY_WITHIN)
+    salted = msgspec.structs.replace(asking, salt=asking.salt ^ CANARY_SALT, timeout=within)
     return await ask(salted, CANARY, encode(salted, CANARY), 0.0, lambda answer: None)

@@ -15,9 +15,9 @@ import msgspec
 from tqdm import tqdm
 
 from twinfer.bench.serve import measures, search
-from twinfer.bench.serve.answer import STOPPED, Answer
+from twinfer.bench.serve.answer import REFUSED, STOPPED, Answer
 from twinfer.bench.serve.client import NO_CONNECTION
-from twinfer.bench.serve.discover import canary
+from twinfer.bench.serve.discover import canary, unanswered
 from twinfer.bench.serve.failure import ServerError
 from twinfer.bench.serve.load import Load, plan
 from twinfer.bench.serve.measures import Slo
@@ -147,7 +147,7 @@ async def find(
     """Probe until the highest rate is known. `bar` makes the progress bar of a rate's requests.
 
     Raises:
-        ServerError: the server is gone.
+        ServerError: the server is gone, or answers nothing any more.
     """
     idle = await idle_seconds(prepared)
     probes: list[Probe] = []
@@ -158,6 +158,8 @@ async def find(
         probes.append(probe)
         on_probe(probe)
         searching = search.after(searching, rate, probe.met)
+    if not probes[-1].report.completed:
+        await drained(prepared, idle)
     return conclude(probing, searching, probes)
 
 
@@ -185,23 +187,35 @@ async def try_rate(
 
 
 async def idle_seconds(prepared: Prepared) -> float:
-    """How long a canary takes when nothing else is asked."""
-    return min([(await canary(prepared.asking)).e2e for _ in range(3)])
+    """How long a canary takes when nothing else is asked.
+
+    Raises:
+        ServerError: one is not answered.
+    """
+    answers = [await canary(prepared.asking) for _ in range(3)]
+    for answer in answers:
+        if not answer.completed:
+            raise unanswered(prepared.asking.place, answer)
+    return min(answer.e2e for answer in answers)
 
 
 async def drained(prepared: Prepared, idle: float) -> bool:
     """Wait until a canary is answered about as soon as on an idle server; False if that takes too long.
 
     Raises:
-        ServerError: nothing listens there any more.
+        ServerError: nothing listens there any more, or all that time nothing was answered or refused for now.
     """
     end = asyncio.get_running_loop().time() + DRAIN_WITHIN
+    alive = False
     while True:
         answer = await canary(prepared.asking)
         if answer.failure == NO_CONNECTION:
             raise ServerError(f"the server at {prepared.asking.place.address.url} is gone")
         if answer.completed and answer.e2e <= max(3 * idle, idle + 0.05):
             return True
+        alive = alive or answer.completed or answer.failure == REFUSED
         if asyncio.get_running_loop().time() > end:
+            if not alive:
+                raise unanswered(prepared.asking.place, answer)
             return False
         await asyncio.sleep(0.5)
