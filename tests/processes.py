@@ -3,6 +3,9 @@
 import time
 from pathlib import Path
 
+PATIENCE = 120.0
+"""Seconds after which what must happen never will, however much else the machine has to do."""
+
 
 def children(pid):
     """Process numbers of the direct children that are alive."""
@@ -18,8 +21,8 @@ def alive(pid):
         return False
 
 
-def wait_until(condition, seconds=15):
-    """Wait for what must happen soon."""
+def wait_until(condition, seconds=PATIENCE):
+    """Wait for what must happen."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"

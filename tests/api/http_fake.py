@@ -10,6 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
+from tests.processes import PATIENCE
 from twinfer.errors import NotFoundError, RequestError
 from twinfer.router.generation import Generation
 
@@ -164,7 +165,7 @@ class FakeService:
         self.template: FakeTemplate | None = FakeTemplate()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 5) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"

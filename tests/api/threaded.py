@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.processes import PATIENCE
 from twinfer.api import listen
 from twinfer.api.access import Access
 from twinfer.api.app import build_app
@@ -32,12 +33,12 @@ def serving(
     server = Server(configure(app, limits, certificate), started.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
     try:
         yield listen.url(bound, tls=certificate is not None)
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tests.processes import PATIENCE
+
 Step = bytes | float | None
 """Bytes to send as they are, a pause in seconds, or None to hang up at once."""
 
@@ -137,10 +139,10 @@ def serving(script: Script = obliging) -> Iterator[Fake]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(main(),))
     thread.start()
-    assert ready.wait(5)
+    assert ready.wait(PATIENCE)
     try:
         yield fake
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(5)
+        thread.join(PATIENCE)
         loop.close()

@@ -10,6 +10,7 @@ import pytest
 import zmq
 
 from tests.examples import PREFILL
+from tests.processes import PATIENCE
 from tests.tiny import write_gguf
 from twinfer.kv.board import Board, board_bytes
 from twinfer.kv.layout import Layout
@@ -65,7 +66,7 @@ class Engine:
             self.socket.send_multipart([b"e/1", frame])
 
     def hear(self):
-        assert self.socket.poll(30_000)
+        assert self.socket.poll(1000 * PATIENCE)
         return DECODER.decode(self.socket.recv_multipart()[1])
 
     def close(self):
@@ -116,19 +117,19 @@ def test_the_first_message_must_be_a_load(start, frame):
     failed = engine.hear()
     assert isinstance(failed, Failed)
     assert failed.message.startswith("bad message: ")
-    assert engine.process.wait(30) == 1
+    assert engine.process.wait(PATIENCE) == 1
 
 
 def test_a_frame_that_is_too_large_cuts_the_link_and_ends_the_engine(start):
     engine = start()
     engine.send(bytes(MAX_FRAME + 1))
-    assert engine.process.wait(30) == LINK_LOST
+    assert engine.process.wait(PATIENCE) == LINK_LOST
 
 
 def test_an_engine_without_its_router_ends(start):
     engine = start()
     engine.socket.close()
-    assert engine.process.wait(30) == LINK_LOST
+    assert engine.process.wait(PATIENCE) == LINK_LOST
 
 
 def test_good_messages_are_served_until_a_bad_one_comes(start, model):
@@ -148,7 +149,7 @@ def test_good_messages_are_served_until_a_bad_one_comes(start, model):
     assert engine.hear() == Released(1, 1)
     engine.send(msgspec.structs.replace(GOOD, pages=[0, PAGES]))
     assert engine.hear() == Failed(f"bad message: a page that is none of the pool's {PAGES}")
-    assert engine.process.wait(30) == 1
+    assert engine.process.wait(PATIENCE) == 1
 
 
 def test_a_layout_outside_the_weights_is_refused(start, model):
@@ -157,4 +158,4 @@ def test_a_layout_outside_the_weights_is_refused(start, model):
     engine = start(regions)
     engine.send(message)
     assert engine.hear() == Failed("the layout points outside the weights")
-    assert engine.process.wait(30) == 1
+    assert engine.process.wait(PATIENCE) == 1
