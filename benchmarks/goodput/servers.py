@@ -8,6 +8,7 @@ from benchmarks.goodput.table import CHUNKED, DISAGGREGATED, TRADITIONAL
 from benchmarks.measuring.serving import Launch, free_port
 from benchmarks.rivals.catalog import HOME, RIVALS
 from benchmarks.rivals.folder import folder_of
+from twinfer.cluster.cores import usable_cores
 from twinfer.model.resolve import resolve
 
 
@@ -28,6 +29,12 @@ def _ours(mode: str, port: int, targets: list[str]) -> list[str]:
 
 def _rival(name: str, port: int) -> Launch:
     rival, model = RIVALS[name], resolve(None, print)
-    filled = {"bin": HOME / name / "bin", "model": folder_of(model) if rival.folder else model, "port": port}
+    filled = {
+        "home": HOME / name,
+        "model": folder_of(model) if rival.folder else model,
+        "port": port,
+        "cores": ",".join(map(str, usable_cores())),
+    }
     command = [part.format(**filled) for part in rival.server]
-    return Launch(name, command, port, rival.serving)
+    environment = tuple((key, value.format(**filled)) for key, value in rival.serving)
+    return Launch(name, command, port, environment)

@@ -57,7 +57,7 @@ ONE_BY_ONE_AIM = 1.03
 ITL_WORKLOAD, ITL_AIM = "conv-15", 1.5
 """P99 of the gaps between tokens over the TPOT target, at most."""
 RIVAL_WORKLOAD, RIVAL_AIM = "conv-40", 4.0
-RIVAL_GUESSES = {"openvino": 1.5, "vllm": 0.4}
+RIVAL_GUESSES = {"openvino": 1.5, "vllm": 0.6}
 
 DISAGGREGATED, TRADITIONAL = "disaggregated", "traditional"
 CHUNKED = tuple(f"chunk-{size}" for size in (16, 32, 64, 128, 256))

@@ -12,14 +12,18 @@ LOOK_EVERY = 5.0
 
 
 async def watch(memory: list[dict[str, float]]) -> None:
-    """Note the memory of all our children's processes together: their own, and what they share, in MiB."""
+    """Note the memory of all processes below ours, now and then."""
     began = time.perf_counter()
     while True:
-        found = [sizes(pid) for pid in descendants("self")]
-        own, shared = (sum(each.get(kind, 0) for each in found) for kind in ("Pss_Anon", "Pss_Shmem"))
-        seconds = round(time.perf_counter() - began, 1)
-        memory.append({"seconds": seconds, "own": round(own / MIB, 1), "shared": round(shared / MIB, 1)})
+        memory.append({"seconds": round(time.perf_counter() - began, 1), **of_children()})
         await asyncio.sleep(LOOK_EVERY)
+
+
+def of_children() -> dict[str, float]:
+    """The memory of all processes below ours together: their own, and what they share, in MiB."""
+    found = [sizes(pid) for pid in descendants("self")]
+    kinds = {"own": "Pss_Anon", "shared": "Pss_Shmem"}
+    return {name: round(sum(each.get(kind, 0) for each in found) / MIB, 1) for name, kind in kinds.items()}
 
 
 def descendants(pid: int | str) -> list[int]:

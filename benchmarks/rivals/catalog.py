@@ -16,8 +16,8 @@ class Rival(NamedTuple):
     """`requirements` are installed and then `unwanted` removed; `environment` holds while building.
 
     `folder` says that it reads Hugging Face folders only, so that a GGUF file has to be converted.
-    `server` is the command of its OpenAI-compatible server, with {bin}, {model} and {port} to be filled in,
-    and `serving` the environment it wants; without one it has none that could be measured.
+    `server` is the command of its OpenAI-compatible server, and `serving` the environment it wants, with
+    {home}, {model}, {port} and {cores} to be filled in; without one it has none that could be measured.
     """
 
     title: str
@@ -44,7 +44,10 @@ RIVALS = {
             "uvloop==0.23.0",
             "httptools==0.9.0",
         ),
-        server=("{bin}/python", str(HERE / "serve_openvino.py"), "--model", "{model}", "--port", "{port}"),
+        server=(
+            *("{home}/bin/python", str(HERE / "serve_openvino.py")),
+            *("--model", "{model}", "--port", "{port}"),
+        ),
     ),
     "llama_cpp": Rival(
         "llama.cpp",
@@ -61,10 +64,17 @@ RIVALS = {
         folder=True,
         # Its command `vllm` looks for a package of that name, which this build is not.
         server=(
-            *("{bin}/python", "-m", "vllm.entrypoints.openai.api_server", "--model", "{model}"),
+            *("{home}/bin/python", "-m", "vllm.entrypoints.openai.api_server", "--model", "{model}"),
             *("--dtype", "bfloat16", "--host", "127.0.0.1", "--port", "{port}"),
         ),
-        serving=(("VLLM_CPU_KVCACHE_SPACE", "4"),),
+        # All cores, of which it would leave one idle, and the OpenMP that its manual recommends. What it
+        # compiles ahead it cannot load again in this version, so that every start would compile anew.
+        serving=(
+            ("VLLM_CPU_KVCACHE_SPACE", "4"),
+            ("VLLM_CPU_OMP_THREADS_BIND", "{cores}"),
+            ("VLLM_USE_AOT_COMPILE", "0"),
+            ("LD_PRELOAD", "{home}/lib/libiomp5.so"),
+        ),
     ),
 }
 

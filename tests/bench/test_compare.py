@@ -46,3 +46,10 @@ def test_rivals_are_pinned() -> None:
     for rival in RIVALS.values():
         assert rival.script.exists()
         assert all("==" in requirement for requirement in rival.requirements)
+
+
+def test_servers_of_rivals_want_nothing_that_is_not_filled_in() -> None:
+    filled = {"home": "/rival", "model": "/model", "port": 8000, "cores": "0,1"}
+    for rival in RIVALS.values():
+        for text in (*rival.server, *(value for _, value in rival.serving)):
+            assert "{" not in text.format(**filled)
