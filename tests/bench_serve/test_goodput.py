@@ -145,8 +145,8 @@ def limited(most: float, seconds: float) -> fake.Script:
 
 
 def test_the_search_on_a_server_with_a_limit():
-    probing = Probing(Slo(0.2, None), seconds=0.5, least_requests=6)
-    with serving(limited(60, 0.5)) as server:
+    probing = Probing(Slo(1.0, None), seconds=0.5, least_requests=6)
+    with serving(limited(60, 2.0)) as server:
         report, said = found_at(server.url, probing, Search(16.0, 1.0, 1000.0, 1.0))
     assert report.limited_by == "server"
     assert 8 <= report.goodput_req_s <= 64
@@ -154,7 +154,7 @@ def test_the_search_on_a_server_with_a_limit():
     assert len(said) == len(report.probes)
     assert any(probe.stopped_early for probe in report.probes)
     assert report.best.completed == next(p.requests for p in report.probes if p.rate == report.goodput_req_s)
-    assert json.dumps(report.slo.ttft_s) == "0.2"
+    assert json.dumps(report.slo.ttft_s) == "1.0"
 
 
 def test_probes_ask_the_same_lengths_and_never_the_same_prompts():
@@ -201,7 +201,8 @@ def test_a_server_that_dies_ends_the_search():
     ids=["says so", "is silent"],
 )
 @pytest.mark.parametrize("good", [4, 6])  # Canaries only, and some of the probe's requests.
-def test_a_server_that_answers_nothing_any_more_ends_the_search(steps, reason, good, monkeypatch):
+@pytest.mark.parametrize("least", [50.0, 100.0])  # The last probe is another one, and this.
+def test_a_server_that_answers_nothing_any_more_ends_the_search(steps, reason, good, least, monkeypatch):
     monkeypatch.setattr(goodput, "DRAIN_WITHIN", 0.2)
     monkeypatch.setattr(discover, "CANARY_WITHIN", 0.3)
     left = iter(range(good))
@@ -212,7 +213,7 @@ def test_a_server_that_answers_nothing_any_more_ends_the_search(steps, reason, g
 
     probing = Probing(Slo(0.5, None), seconds=0.01, least_requests=4)
     with serving(script) as server, pytest.raises(ServerError, match=rf"does not answer \({reason}\)"):
-        found_at(server.url, probing, Search(100.0, 50.0, 100.0, 0.5))
+        found_at(server.url, probing, Search(100.0, least, 100.0, 0.5))
 
 
 def test_a_server_that_refuses_for_a_while_is_waited_for_and_not_given_up(monkeypatch):

@@ -158,7 +158,7 @@ async def find(
         probes.append(probe)
         on_probe(probe)
         searching = search.after(searching, rate, probe.met)
-    if not probes[-1].report.completed:
+    if not probes[-1].met:  # Were the targets missed, or is the server gone?
         await drained(prepared, idle)
     return conclude(probing, searching, probes)
 
