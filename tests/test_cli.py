@@ -16,6 +16,8 @@ import pytest
 
 import twinfer
 
+from .processes import PATIENCE
+
 COMMAND = [sys.executable, "-m", "twinfer.cli"]
 SMALL = ["--kv-pool-size", "64MiB", "--max-tokens", "100"]
 QUESTION = "What is the capital of France?"
@@ -24,7 +26,7 @@ PARIS = "The capital of France is Paris."
 
 def twin(*arguments: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [*COMMAND, *arguments], input=text, capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, *arguments], input=text, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert "Traceback" not in done.stderr
     if check:
@@ -134,7 +136,7 @@ def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(model_path: Path) -> None:
         process.stdin.flush()
         process.stdout.read(20)
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(f"/clear\n{QUESTION}\n", timeout=30)
+        rest, _ = process.communicate(f"/clear\n{QUESTION}\n", timeout=PATIENCE)
     assert process.returncode == 0
     assert rest.endswith(f"{PARIS}\n")
 
@@ -163,7 +165,7 @@ def in_terminal(command: list[str], inputs: list[str]) -> tuple[int, str]:
     if pid == 0:
         os.execve(command[0], command, {**os.environ, "TERM": "xterm"})
     shown = b""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1)[0]:
             continue

@@ -14,7 +14,7 @@ from twinfer import LLM, SamplingParams
 from twinfer.errors import ConfigError, ModelError, RequestError, TwinferError
 
 from .conftest import GOLDEN
-from .processes import alive, children, wait_until
+from .processes import PATIENCE, alive, children, wait_until
 
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 GREEDY = SamplingParams(temperature=0, max_tokens=32)
@@ -159,7 +159,7 @@ def test_no_process_stays_behind(model_path, end):
         assert len(engines) == 2
         time.sleep(0.3)
         process.send_signal(signal.SIGINT if end == "interrupt" else signal.SIGKILL)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE)
     if end == "exception":
         assert "on purpose" in errors
     if end == "interrupt":

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
+from tests.processes import PATIENCE
 from twinfer import _native
 
 SMALL = ["--threads", "1", "--repeats", "1", "--steps", "2"]
@@ -23,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "twinfer.cli", "bench", "engine", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def refusal(*arguments: str) -> str:
