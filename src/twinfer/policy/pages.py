@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import Protocol
 
+from twinfer.policy.eviction import CachedPages
+
 STAMP_MASK = (1 << 32) - 1
 
 
@@ -26,18 +28,22 @@ class PageLedger:
     A page that several leases share is full, and is never written again.
     """
 
-    def __init__(self, total: int, stamps: Stamps | None = None) -> None:
-        """`stamps` counts, for each page, how often it was granted. It is written, and never read again."""
+    def __init__(self, total: int, stamps: Stamps | None = None, cached: CachedPages | None = None) -> None:
+        """`stamps` counts, for each page, how often it was granted. It is written, and never read again.
+
+        `cached` decides which pages are given up first.
+        """
         self.total = total
         self._board: Stamps = stamps if stamps is not None else [0] * total
         self._stamps = [0] * total
         self.evictions = 0
         self._free = list(range(total - 1, -1, -1))
         self._leases: dict[int, list[int]] = {}
+        self._named: dict[int, Sequence[bytes]] = {}  # keys of the first pages of leases
         self._holders: dict[int, int] = {}  # page -> leases it is in
         self._pages: dict[bytes, int] = {}  # key -> page
         self._keys: dict[int, bytes] = {}  # page -> key
-        self._cached: dict[int, None] = {}  # in no lease, the first to be evicted first
+        self._cached = CachedPages() if cached is None else cached  # in no lease
 
     @property
     def free(self) -> int:
@@ -93,14 +99,14 @@ class PageLedger:
     def share(self, request: int, pages: Sequence[int]) -> None:
         """Add pages from `find` to the request's lease."""
         for page in pages:
-            self._cached.pop(page, None)
+            self._cached.use(page)
             self._holders[page] = self._holders.get(page, 0) + 1
         self._leases.setdefault(request, []).extend(pages)
 
     def grant(self, request: int, count: int) -> list[int]:
         """Add `count` fresh pages to the request's lease and return them; none when too few are free.
 
-        Cached pages are given up when free ones run out, the least recently used first.
+        Cached pages are given up when free ones run out, those that are worth least first.
         """
         if count <= 0 or count > self.free:
             return []
@@ -113,7 +119,10 @@ class PageLedger:
 
     def publish(self, request: int, keys: Sequence[bytes]) -> None:
         """The first pages of the request's lease are full, and their content has these keys."""
-        for page, key in zip(self._leases.get(request, ()), keys, strict=False):
+        lease = self._leases.get(request, [])
+        if lease:
+            self._named[request] = keys
+        for page, key in zip(lease, keys, strict=False):
             if page not in self._keys and key not in self._pages:
                 self._keys[page] = key
                 self._pages[key] = page
@@ -124,19 +133,27 @@ class PageLedger:
             key = self._keys.pop(page, None)
             if key is not None:
                 del self._pages[key]
+                self._cached.forget(page)
 
     def release(self, request: int) -> None:
         """End the request's lease. Idempotent.
 
-        Pages with known content stay cached. A later page of a request is given up before an
-        earlier one, since it is of no use without it.
+        Pages with known content stay cached. What the request had in a page of its own, while another had
+        become known for it, counts as used there: its later pages may be known, and need that one.
         """
-        for page in reversed(self._leases.pop(request, [])):
+        named = self._named.pop(request, ())
+        lease = self._leases.pop(request, [])
+        worth = 0.0
+        for place, page in reversed(list(enumerate(lease))):
             self._holders[page] -= 1
+            key = self._keys.get(page) or (named[place] if place < len(named) else b"")
+            known = self._pages.get(key)
+            if known is not None:
+                worth = self._cached.renew(known, place, worth)
             if self._holders[page] == 0:
                 del self._holders[page]
-                if page in self._keys:
-                    self._cached[page] = None
+                if known == page:
+                    self._cached.add(page)
                 else:
                     self._free.append(page)
 
@@ -158,8 +175,7 @@ class PageLedger:
             raise AssertionError("a cached page has no key, or a free page has one")
 
     def _evict(self) -> int:
-        page = next(iter(self._cached))
-        del self._cached[page]
+        page = self._cached.evict()
         del self._pages[self._keys.pop(page)]
         self.evictions += 1
         return page
