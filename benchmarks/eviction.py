@@ -4,7 +4,7 @@ No model runs: requests of the Mooncake trace lease pages from a ledger in order
 table: the share of prompt tokens found, and the work of computing the others, where a page costs the more the
 more tokens come before it.
 
-    python benchmarks/eviction.py [--requests 1000] [--save]
+    python -m benchmarks.eviction [--requests 1000] [--save]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from collections import deque
 from pathlib import Path
 
-from record import fill, save
+from benchmarks.measuring.record import fill, save
 from twinfer.bench.serve.traces import BLOCK_TOKENS, Row, read
 from twinfer.kv.layout import PAGE_TOKENS
 from twinfer.policy.eviction import DOUBLED, CachedPages
@@ -90,7 +90,7 @@ def main() -> None:
     print("\n".join(table(sizes)))
     if args.save:
         save("eviction", {"mooncake": sizes})
-        fill(DOCUMENT, "eviction.py", table(sizes))
+        fill(DOCUMENT, "eviction", table(sizes))
 
 
 if __name__ == "__main__":

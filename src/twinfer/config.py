@@ -25,7 +25,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     placement               where prompts are computed: "auto" is on prefill engines, or on a decode engine
                             where that is sooner and harms no one; "always-disaggregate" is on prefill engines
                             only; "colocate" is on one mixed engine on all cores, instead of the others
-    prefill_chunk           prompt tokens an engine computes in one step at most; 0 for whole prompts
+    prefill_chunk           prompt tokens an engine computes in one step at most, fewer where slo_ttft is
+                            tight; 0 for whole prompts
     prefill_precision, decode_precision   of the weights in that phase
     kv_dtype                of the KV pool
     kv_pool_size            bytes, or None for 1 GiB within the memory bound

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from twinfer.policy.admission import Room, admits
 from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
+from twinfer.policy.chunking import LEAST as LEAST_STEP
+from twinfer.policy.chunking import SHARE, step_tokens
 from twinfer.policy.health import OWN_PAUSE, SILENCE, hung
 from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
 from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step, smooth_step
@@ -36,6 +38,27 @@ def test_a_step_stays_within_its_budget_and_its_pages(prompts, decodes, chunk, m
         assert bool(plan.prompts) == bool(runnable)
 
 
+@given(st.integers(1, 2048), st.floats(0, 1e5), st.floats(0, 100), st.floats(0, 100))
+def test_a_step_is_as_large_as_the_tightest_target_lets_it_be(most, rate, target, more):
+    tokens = step_tokens(most, rate, target)
+    assert min(most, LEAST_STEP) <= tokens <= most
+    assert tokens <= step_tokens(most, rate, target + more)
+    assert step_tokens(most, rate, math.inf) == step_tokens(most, 0.0, target) == most
+    if tokens > LEAST_STEP and rate > 0:
+        assert tokens <= SHARE * target * rate
+
+
+def test_prompts_that_are_due_soon_make_all_steps_small():
+    relaxed, tight = Item(1, 2000, 4000, 5.0, 0, 8.0), Item(2, 3000, 4000, 6.0, 0, 6.3)
+
+    def carried(*prompts):
+        plan = plan_step(prompts, [], chunk=512, max_batch=1, now=6.0, rate=4000.0)
+        return sum(count for _, count in plan.prompts)
+
+    assert carried(relaxed) == 512
+    assert carried(relaxed, tight) == carried(tight) == 239
+
+
 @given(ITEMS, ITEMS)
 def test_without_chunks_prompts_stay_whole_and_go_alone(prompts, decodes):
     plan = plan_step(prompts, decodes, chunk=0, max_batch=64)
@@ -63,9 +86,10 @@ def test_a_short_prompt_overtakes_and_a_long_one_does_not_starve(arrived, long, 
 )
 def test_who_is_late_anyway_makes_nobody_else_late(asked, now, rate):
     """In the planned order every request that could be in time comes before all that cannot."""
-    items = [Item(i, n, n, at, 0, due(at, target, None)) for i, (at, n, target) in enumerate(asked)]
+    items = [Item(i, n, n, at, 0, due(at, target, None), 1) for i, (at, n, target) in enumerate(asked)]
     late = {item.request for item in items if is_late(now, item.pending, rate, item.due)}
-    plan = plan_step(items, [], chunk=sum(item.pending for item in items), max_batch=1, now=now, rate=rate)
+    plan = plan_step(items, [], chunk=512, max_batch=1, now=now, rate=rate)
+    assert len(plan.prompts) == len(items)
     order = [request in late for request, _ in plan.prompts]
     assert order == sorted(order)
     for group in (True, False):

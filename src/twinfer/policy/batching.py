@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from twinfer.policy.chunking import step_tokens
 from twinfer.policy.queueing import is_late, turn
 
 WHOLE_PROMPTS_BUDGET = 2048
@@ -46,10 +47,10 @@ def plan_step(
 ) -> Plan:
     """Compose a step from prompts and decodes.
 
-    Prompts are packed by their turns up to `chunk` tokens; the last one is split. Those that will be
-    late at `rate` prompt tokens a second come last. With `chunk` 0 prompts stay whole and go first, in a
-    step of their own, as in a traditional server. Requests without a page for their next token sit the
-    step out.
+    Prompts are packed by their turns up to `chunk` tokens, or fewer where they are due soon after they come;
+    the last one is split. Those that will be late at `rate` prompt tokens a second come last. With `chunk`
+    0 prompts stay whole and go first, in a step of their own, as in a traditional server. Requests without
+    a page for their next token sit the step out.
     """
     prompts = sorted(prompts, key=lambda item: _turn(item, now, rate))
     if chunk == 0:
@@ -57,7 +58,8 @@ def plan_step(
         if whole:
             return Plan(whole, [])
     ready = [(item.request, item.pending) for item in decodes if item.room >= item.pending]
-    return Plan(_pack_chunks(prompts, chunk) if chunk else [], ready[:max_batch])
+    wanted = min((item.due - item.arrived for item in prompts), default=math.inf)
+    return Plan(_pack_chunks(prompts, step_tokens(chunk, rate, wanted)), ready[:max_batch])
 
 
 def _turn(item: Item, now: float, rate: float) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import msgspec
 
+from twinfer.policy.chunking import step_tokens
 from twinfer.policy.costs import decode_seconds
 from twinfer.policy.placement import Decode, Prefill, place_on_decode
 from twinfer.router.engines import EngineView, candidates
@@ -51,7 +53,9 @@ def find_decode_engine(
 def _prefill(engine: EngineView, request: Request, chunk: int, now: float) -> Prefill:
     """How a prefill engine looks to a new prompt; a step under way has begun when the last one ended."""
     token = engine.costs.token
-    under_way = min(chunk, sum(r.remaining for r in engine.prefilling.values()))
+    wanted = min((r.due - r.timeline.arrived for r in engine.prefilling.values()), default=math.inf)
+    step = step_tokens(chunk, 1 / token if token > 0 else 0.0, wanted)
+    under_way = min(step, sum(r.remaining for r in engine.prefilling.values()))
     left = max(0.0, under_way * token - (now - engine.stepped))
     ahead = engine.load_before(request).prompt_tokens
     return Prefill(left + max(0, ahead - under_way) * token, token, len(engine.prefilling))
