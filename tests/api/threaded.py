@@ -48,7 +48,7 @@ def connect(address: str, receive_buffer: int | None = None) -> socket.socket:
     connection = socket.socket()
     if receive_buffer is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.settimeout(10)
+    connection.settimeout(PATIENCE)
     connection.connect((host, int(port)))
     return connection
 
