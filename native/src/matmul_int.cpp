@@ -5,18 +5,22 @@
 namespace twinfer {
 namespace TW_ISA {
 
-// acc += 32 rows of k of T tiles with 4-bit codes.
+// acc += 32 rows of k of T tiles with 4-bit codes. Half of the rows are done before the others, so that what
+// follows for their sums need not wait for all.
 template <int R, int T>
 TW_INLINE void dot_block4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x, long stride) {
+    constexpr int kTurns = R % 2 ? 1 : 2, kTurn = R / kTurns;
     TW_UNROLL for (int j = 0; j < 4; j++) {
-        TW_UNROLL for (int half = 0; half < 2; half++) {
-            Bytes codes[T];
-            TW_UNROLL for (int t = 0; t < T; t++) {
-                Bytes both = load_bytes(w + t * tile_bytes + j * 64);
-                codes[t] = half ? high_nibbles(both) : low_nibbles(both);
-            }
-            TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-                dot_nibbles(acc[r][t], codes[t], x + r * stride + 16 * half + 4 * j);
+        Bytes codes[2][T];
+        TW_UNROLL for (int t = 0; t < T; t++) {
+            const Bytes both = load_bytes(w + t * tile_bytes + j * 64);
+            codes[0][t] = low_nibbles(both);
+            codes[1][t] = high_nibbles(both);
+        }
+        TW_UNROLL for (int i = 0; i < kTurns * 2 * kTurn; i++) {
+            const int half = i / kTurn % 2, r = i / (2 * kTurn) * kTurn + i % kTurn;
+            TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
+                dot_nibbles(acc[r][t], codes[half][t], x + r * stride + 16 * half + 4 * j);
         }
     }
 }
