@@ -8,7 +8,6 @@
 
 #include "embedding.h"
 #include "grow.h"
-#include "shares.h"
 
 namespace twinfer {
 namespace {
@@ -29,6 +28,7 @@ Decoder::Decoder(Config config, Weights weights, Pool pool, std::shared_ptr<Team
       weights_(std::move(weights)),
       pool_(pool),
       team_(std::move(team)),
+      shares_(team_->size()),
       kernels_(kernels) {
     scratch_.sampling.resize(static_cast<size_t>(team_->size()));
     scratch_.attention.resize(static_cast<size_t>(team_->size()));
@@ -93,9 +93,7 @@ void Decoder::encode_rows(const Matrix& w, const float* x, long stride, long row
     const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
     const long width = pad16(w.k);
     float* normed = grow(scratch_.norm, width * team_->size());
-    Shares shares(ceil_div(rows, item), 1, team_->size());
-    team_->run(ceil_div(rows, item), [&](long, int member) {
-        const long i = shares.take(member).block;
+    run_rows(ceil_div(rows, item), 1, [&](long i, long, int member) {
         for (long r = i * item; r < std::min(rows, (i + 1) * item); r++) {
             const float* row = x + r * stride;
             if (norm) {
@@ -125,9 +123,7 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
                    1L, ceil_div(w.tiles(), 4));
     const long tile_item = ceil_div(ceil_div(w.tiles(), panels), 4) * 4,
                tile_items = ceil_div(w.tiles(), tile_item);
-    Shares shares(row_blocks, tile_items, team_->size());
-    team_->run(row_blocks * tile_items, [&](long, int member) {
-        const auto [block, part] = shares.take(member);
+    run_rows(row_blocks, tile_items, [&](long block, long part, int) {
         const long row = block * row_item, tile = part * tile_item;
         kernels_.matmul[static_cast<int>(w.format)](product, row, std::min(rows, row + row_item), tile,
                                                     std::min(w.tiles(), tile + tile_item));
@@ -186,9 +182,7 @@ void Decoder::run_layers(const Pass& pass) {
     const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
     const long items = ceil_div(rows, item);
 
-    Shares unpacking(items, 1, team_->size());
-    team_->run(items, [&](long, int member) {
-        const long i = unpacking.take(member).block;
+    run_rows(items, 1, [&](long i, long, int) {
         for (long r = i * item; r < std::min(rows, (i + 1) * item); r++)
             unpack_row(weights_.embedding, pass.tokens[static_cast<size_t>(r)].id, x + r * c.hidden);
     });
@@ -203,9 +197,7 @@ void Decoder::run_layers(const Pass& pass) {
                 encode_rows(part.matrix, x, c.hidden, rows, layer.attn_norm);
             multiply(part.matrix, rows, wide + part.column, wide_width, Epilogue::store);
         }
-        Shares shares(items, 1, team_->size());
-        team_->run(items, [&](long, int member) {
-            const long i = shares.take(member).block;
+        run_rows(items, 1, [&](long i, long, int) {
             for (long r = i * item; r < std::min(rows, (i + 1) * item); r++) {
                 const Token& token = pass.tokens[static_cast<size_t>(r)];
                 float *q = wide + r * wide_width, *k = q + q_width, *v = k + kv_width;

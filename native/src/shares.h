@@ -14,14 +14,19 @@ class Shares {
         long block, part;
     };
 
-    // `parts` items for each of `blocks` blocks of rows. A share's items go through its blocks for the first
-    // part, then for the second, and so on.
-    Shares(long blocks, long parts, int members) : shares_(static_cast<size_t>(members)) {
+    explicit Shares(int members) : shares_(static_cast<size_t>(members)) {}
+    Shares(Shares&&) = default;
+
+    // Deals out `parts` items for each of `blocks` blocks of rows. A share's items go through its blocks for
+    // the first part, then for the second, and so on.
+    void deal(long blocks, long parts) {
+        const long members = static_cast<long>(shares_.size());
         for (long m = 0; m < members; m++) {
             Share& share = shares_[static_cast<size_t>(m)];
             share.first = blocks * m / members;
             share.blocks = blocks * (m + 1) / members - share.first;
             share.items = share.blocks * parts;
+            share.taken.store(0, std::memory_order_relaxed);
         }
     }
 
@@ -34,7 +39,7 @@ class Shares {
 
   private:
     struct alignas(64) Share {
-        long first, blocks, items;
+        long first = 0, blocks = 0, items = 0;
         std::atomic<long> taken{0};
         long left() const { return items - taken.load(std::memory_order_relaxed); }
     };

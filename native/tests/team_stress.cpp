@@ -15,6 +15,7 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using twinfer::Shares;
 using twinfer::Team;
 
 constexpr uint64_t kForever = ~uint64_t{0};
@@ -51,9 +52,9 @@ bool one_round(Team& team, std::vector<int>& places, long items) {
 }
 
 // The same with items that are shared out: `parts` for each of `blocks` blocks.
-bool one_shared_round(Team& team, std::vector<int>& places, long blocks, long parts) {
+bool one_shared_round(Team& team, Shares& shares, std::vector<int>& places, long blocks, long parts) {
     places.assign(static_cast<size_t>(blocks * parts), 0);
-    twinfer::Shares shares(blocks, parts, kMembers);
+    shares.deal(blocks, parts);
     team.run(blocks * parts, [&](long, int member) {
         const auto [block, part] = shares.take(member);
         places[static_cast<size_t>(block * parts + part)]++;
@@ -83,6 +84,7 @@ bool work_for(Clock::duration time) {
     bool good = true;
     long rounds = 0;
     std::vector<int> places;
+    Shares shares(kMembers);
     std::thread lender([&] { lend(words, stop); });
     for (const Clock::time_point end = Clock::now() + time; good && Clock::now() < end;) {
         std::atomic<bool> over{false}, counted{true};
@@ -92,7 +94,7 @@ bool work_for(Clock::duration time) {
             team.set_active(1 + static_cast<int>(rounds % kMembers));
             if (team.present() > team.active()) good = false;
             good = good && one_round(team, places, rounds * 37 % 200);
-            good = good && one_shared_round(team, places, rounds % 9, 1 + rounds % 23);
+            good = good && one_shared_round(team, shares, places, rounds % 9, 1 + rounds % 23);
             // Long enough now and then for members to fall asleep, so that waking them is tried too.
             if (rounds % 40 == 39) std::this_thread::sleep_for(std::chrono::microseconds(200));
         }
