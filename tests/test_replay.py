@@ -1,14 +1,17 @@
-"""A live router's decisions are made again, message by message, from what it heard and when."""
+"""The decisions of a live router and its engines are made again, from what each of them heard and when."""
 
 import asyncio
+import functools
 import os
 import random
 import signal
 
+import msgspec
 import pytest
 
 from twinfer import serving
 from twinfer.bench.serve.traces import read
+from twinfer.cluster.host import Host
 from twinfer.config import Config
 from twinfer.errors import OverloadedError
 from twinfer.messages import Sampling
@@ -17,6 +20,7 @@ from twinfer.router.core import Core
 from twinfer.router.generation import Generation
 from twinfer.router.memory import Memory
 
+from .engine import recording as engines
 from .router.recording import Recorder, replay
 
 FASTER, SHORTER = 20, 8
@@ -66,7 +70,7 @@ async def serve(config):
     ],
     ids=["disaggregated", "colocated"],
 )
-def test_decisions_are_made_again_on_a_clock_of_paper(model_path, monkeypatch, options):
+def test_decisions_are_made_again_on_a_clock_of_paper(model_path, monkeypatch, tmp_path, options):
     made = []
 
     def recorder(memory, **options):
@@ -74,6 +78,8 @@ def test_decisions_are_made_again_on_a_clock_of_paper(model_path, monkeypatch, o
         return made[-1]
 
     monkeypatch.setattr(serving, "Core", recorder)
+    monkeypatch.setattr(serving, "Host", functools.partial(Host, program=engines.__name__))
+    monkeypatch.setenv(engines.FOLDER, str(tmp_path))
     asyncio.run(serve(Config.from_options(kv_pool_size="24MiB", check=True, **options)))
     [live] = made
     names = [line.split(b'"')[3] for line in live.lines]
@@ -83,3 +89,13 @@ def test_decisions_are_made_again_on_a_clock_of_paper(model_path, monkeypatch, o
     memory = Memory(PageLedger(live.memory.ledger.total), live.memory.page_tokens, live.memory._cache)
     assert replay(live.lines, Core(memory, **live.options)) == live.sent
     assert len(live.sent) > 50
+    recorded = [engines.read(path) for path in sorted(tmp_path.iterdir())]
+    assert len(recorded) == len(live.engines) + 1  # the dead one's place was filled by another
+    for options, events in recorded:
+        for event, made_again in zip(events, engines.replay(options, events), strict=True):
+            assert made_again == (event.outcome, event.asked)
+    events = [event for _, events in recorded for event in events]
+    steps = [event for event in events if event.asked]
+    assert len(steps) > 100
+    assert any(len(msgspec.msgpack.decode(step.asked[0], strict=False)[0]) > 1 for step in steps)
+    assert any(event.waits == [True] for event in events) == (len(live.engines) > 1)

@@ -15,12 +15,14 @@ from twinfer.cluster.plan import EngineSpec
 class EngineProcess:
     """A running engine. `address` is unique to this process, also after a restart under the same name."""
 
-    def __init__(self, spec: EngineSpec, attempt: int, endpoint: str, fds: Sequence[int]) -> None:
+    def __init__(
+        self, spec: EngineSpec, attempt: int, endpoint: str, fds: Sequence[int], program: str
+    ) -> None:
         self.spec = spec
         self.attempt = attempt
         self.address = f"{spec.id}/{attempt}"
         cores = ",".join(map(str, spec.cores))
-        command = [sys.executable, "-m", "twinfer.engine", endpoint, self.address, cores, str(os.getpid())]
+        command = [sys.executable, "-m", program, endpoint, self.address, cores, str(os.getpid())]
         # A session of its own: Ctrl-C in the terminal is the router's to handle.
         self._popen = subprocess.Popen(
             command, pass_fds=fds, stdin=subprocess.DEVNULL, start_new_session=True
@@ -62,12 +64,16 @@ class EngineProcess:
 
 
 class Host:
-    """Starts engines that connect to `endpoint` and inherit the shared memory `fds`."""
+    """Starts engines that connect to `endpoint` and inherit the shared memory `fds`.
 
-    def __init__(self, endpoint: str, fds: Sequence[int]) -> None:
+    `program` is the module that an engine's process runs.
+    """
+
+    def __init__(self, endpoint: str, fds: Sequence[int], program: str = "twinfer.engine") -> None:
+        self._program = program
         self._endpoint = endpoint
         self._fds = tuple(fds)
 
     def start(self, spec: EngineSpec, attempt: int) -> EngineProcess:
         """Start an engine's process; it says `Hello` on the endpoint once it is up."""
-        return EngineProcess(spec, attempt, self._endpoint, self._fds)
+        return EngineProcess(spec, attempt, self._endpoint, self._fds, self._program)

@@ -6,6 +6,7 @@ It knows phases, not roles: it computes whatever prompts and decodes the router 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from twinfer._native import Decoder
 from twinfer.engine.forward import forward
@@ -22,7 +23,8 @@ class Engine:
 
     `prefill` and `decode` compute the two phases; they are the same object where the phases have the
     same precision, and then a step is one batch. `chunk` and `max_batch` bound a step; while another
-    engine has prompts to compute, decode's steps keep the pace of `slo_tpot` seconds.
+    engine has prompts to compute, decode's steps keep the pace of `slo_tpot` seconds. What it decides follows
+    from its messages, `clock`, `watch` and the tokens that the decoders return, and from nothing else.
     """
 
     def __init__(
@@ -35,7 +37,9 @@ class Engine:
         chunk: int,
         max_batch: int,
         slo_tpot: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._watch = watch
         self._prefill = prefill
         self._decode = decode
@@ -54,9 +58,9 @@ class Engine:
         self._planned = None
         match message:
             case Prefill():
-                self._prompts[message.request] = Sequence(message, self._page_tokens, time.monotonic())
+                self._prompts[message.request] = Sequence(message, self._page_tokens, self._clock())
             case Decode():
-                self._decodes[message.request] = Sequence(message, self._page_tokens, time.monotonic())
+                self._decodes[message.request] = Sequence(message, self._page_tokens, self._clock())
             case Grant():
                 sequence = self._decodes.get(message.request)
                 if sequence is not None:
@@ -100,9 +104,9 @@ class Engine:
         stale = self._watch.stale(sequences)
         if stale:
             return [self._let_go(stale)]
-        began = self._last_began = time.monotonic()
+        began = self._last_began = self._clock()
         tokens = self._compute(prompts, decodes)
-        ended = time.monotonic()
+        ended = self._clock()
         if not prompts:
             self._step_seconds = smooth_step(self._step_seconds, ended - began)
         stale = self._watch.stale(sequences)
@@ -131,7 +135,7 @@ class Engine:
                 [sequence.item for sequence in self._decodes.values()],
                 chunk=self._chunk,
                 max_batch=self._max_batch,
-                now=time.monotonic(),
+                now=self._clock(),
                 rate=self._rate,
             )
         return self._planned
