@@ -9,9 +9,10 @@ from twinfer.policy.admission import Room, admits
 from twinfer.policy.batching import WHOLE_PROMPTS_BUDGET, Item, plan_step
 from twinfer.policy.chunking import LEAST as LEAST_STEP
 from twinfer.policy.chunking import SHARE, step_tokens
+from twinfer.policy.costs import smooth_rate
 from twinfer.policy.health import OWN_PAUSE, SILENCE, hung
-from twinfer.policy.overload import expected_ttft, retry_after, smooth_rate
-from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step, smooth_step
+from twinfer.policy.overload import expected_ttft, retry_after
+from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step
 from twinfer.policy.poison import CRASH, KILLED, suspicion
 from twinfer.policy.preemption import choose_victim, rank
 from twinfer.policy.queueing import AGEING, LATE, due, is_late, turn
@@ -215,8 +216,3 @@ def test_a_paced_answer_keeps_its_target_on_average_whatever_delays_its_steps(st
         began = max(now, next_step([Pace(100.0, tokens)], began, step, target, True)) + delay
         now = began + step
     assert now - 100.0 <= len(delays) * target + 0.004
-
-
-def test_the_length_of_a_step_is_smoothed():
-    assert smooth_step(0.0, 0.01) == 0.01
-    assert 0.01 < smooth_step(0.01, 0.02) < 0.015

@@ -151,7 +151,7 @@ def test_a_branch_is_not_refused_for_work_that_it_shares():
     cluster = Cluster(SPLIT, pages=90, backlog=1000, chunk=8)
     cluster.submit(PROMPT, 2)
     cluster.finish()
-    rate = cluster.core.engines["prefill-0"].work.prefill_rate
+    rate = cluster.core.engines["prefill-0"].costs.rate
     other = [token + 1 for token in PROMPT]
     first, second, third = (cluster.submit(other, 6, seed) for seed in range(3))
     waits = cluster.core.expected_ttft(third)

@@ -14,8 +14,8 @@ from twinfer.engine.sequence import Sequence
 from twinfer.engine.watch import Watch
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Stale, Step, ToEngine
 from twinfer.policy.batching import Plan, plan_step
-from twinfer.policy.overload import smooth_rate
-from twinfer.policy.pacing import next_step, smooth_step
+from twinfer.policy.costs import Costs, decode_seconds, learn
+from twinfer.policy.pacing import next_step
 
 
 class Engine:
@@ -47,8 +47,8 @@ class Engine:
         self._chunk = chunk
         self._max_batch = max_batch
         self._slo_tpot = slo_tpot
-        self._last_began = self._step_seconds = 0.0
-        self._rate = 0.0  # prompt tokens a second
+        self._last_began = 0.0
+        self._costs = Costs()
         self._planned: Plan | None = None  # until something changes
         self._prompts: dict[int, Sequence] = {}
         self._decodes: dict[int, Sequence] = {}
@@ -86,7 +86,8 @@ class Engine:
             return None
         paces = (self._decodes[request].pace for request, _ in plan.decodes)
         wait = self._watch.prompts_wait()
-        return next_step(paces, self._last_began, self._step_seconds, self._slo_tpot, wait)
+        seconds = decode_seconds(self._costs, len(plan.decodes))
+        return next_step(paces, self._last_began, seconds, self._slo_tpot, wait)
 
     def step(self) -> list[Step | Stale]:
         """Compute a step, move its requests on, and say what came of it; nothing where none can run.
@@ -107,12 +108,10 @@ class Engine:
         began = self._last_began = self._clock()
         tokens = self._compute(prompts, decodes)
         ended = self._clock()
-        if not prompts:
-            self._step_seconds = smooth_step(self._step_seconds, ended - began)
         stale = self._watch.stale(sequences)
         self._watch.end()
         prompt_tokens = sum(count for _, count in prompts)
-        self._rate = smooth_rate(self._rate, prompt_tokens, ended - began)
+        learn(self._costs, prompt_tokens, len(decodes), ended - began)
         step = Step([], [], [], [], began, ended, prompt_tokens, len(decodes))
         for (sequence, count), token in zip([*prompts, *decodes], tokens, strict=True):
             if sequence not in stale:
@@ -136,7 +135,7 @@ class Engine:
                 chunk=self._chunk,
                 max_batch=self._max_batch,
                 now=self._clock(),
-                rate=self._rate,
+                rate=self._costs.rate,
             )
         return self._planned
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 MEMORY = 0.9
@@ -11,9 +13,18 @@ NEWS = 0.2
 """What a new step with prompt tokens counts for."""
 
 
-class Costs(msgspec.Struct):
-    """Seconds a prompt token takes, 0 while unknown, and fading sums over decode steps."""
+RATE_MEMORY = 0.5
+"""Seconds of work over which the rate of prompt tokens is averaged; what is older counts less and less."""
 
+
+class Costs(msgspec.Struct):
+    """What is known of an engine's steps: 0 while nothing is.
+
+    `rate` is prompt tokens a second in steps that carry some, whatever else those carry; `token` the seconds
+    that one more prompt token takes. The others are fading sums over decode steps.
+    """
+
+    rate: float = 0.0
     token: float = 0.0
     steps: float = 0.0
     batch: float = 0.0
@@ -28,6 +39,7 @@ def learn(costs: Costs, prompt_tokens: int, batch: int, seconds: float) -> None:
     What the answers cost is taken off a step that carries both, as far as it is known.
     """
     if prompt_tokens:
+        costs.rate = smooth_rate(costs.rate, prompt_tokens, seconds)
         token = max(seconds - decode_seconds(costs, batch), 0.2 * seconds) / prompt_tokens
         costs.token = token if costs.token == 0 else costs.token + NEWS * (token - costs.token)
     elif batch:
@@ -36,6 +48,17 @@ def learn(costs: Costs, prompt_tokens: int, batch: int, seconds: float) -> None:
         costs.square = MEMORY * costs.square + batch * batch
         costs.seconds = MEMORY * costs.seconds + seconds
         costs.product = MEMORY * costs.product + batch * seconds
+
+
+def smooth_rate(rate: float, tokens: int, seconds: float) -> float:
+    """A measured rate, with a step of `tokens` in `seconds` taken into account, the more the longer it was.
+
+    So a few tokens, which take longer each, do not hide what whole prompts take.
+    """
+    if tokens == 0 or seconds <= 0:
+        return rate
+    measured = tokens / seconds
+    return measured if rate == 0 else rate + (1 - math.exp(-seconds / RATE_MEMORY)) * (measured - rate)
 
 
 def decode_seconds(costs: Costs, batch: int) -> float:

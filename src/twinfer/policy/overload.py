@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 MARGIN = 0.8
 """Share of the target that is promised away; the rest is for rates that drop when load comes on."""
-
-MEMORY = 0.5
-"""Seconds of work over which a rate is averaged; what is older counts less and less."""
 
 
 def expected_ttft(ahead: int, own: int, rate: float) -> float:
@@ -29,14 +24,3 @@ def retry_after(expected: float, target: float | None) -> float | None:
     if target is None or expected <= MARGIN * target:
         return None
     return max(1.0, expected - MARGIN * target)
-
-
-def smooth_rate(rate: float, tokens: int, seconds: float) -> float:
-    """A measured rate, with a step of `tokens` in `seconds` taken into account, the more the longer it was.
-
-    So a few tokens, which take longer each, do not hide what whole prompts take.
-    """
-    if tokens == 0 or seconds <= 0:
-        return rate
-    measured = tokens / seconds
-    return measured if rate == 0 else rate + (1 - math.exp(-seconds / MEMORY)) * (measured - rate)

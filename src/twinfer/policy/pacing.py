@@ -40,11 +40,6 @@ def next_step(
     return min(max(wanted - step_seconds, last_began + LEAST * target), last_began + MOST * target)
 
 
-def smooth_step(before: float, seconds: float) -> float:
-    """What a step takes, with one of so many seconds taken into account; 0 while nothing is known."""
-    return seconds if before == 0 else before + 0.2 * (seconds - before)
-
-
 def lend_until(next_step: float) -> float:
     """Until when the cores may be lent, if the next step is taken at that time."""
     return next_step - NOTICE

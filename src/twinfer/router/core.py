@@ -9,6 +9,7 @@ A request's way: `submit` → `_schedule` → `_place` (prefill) → `on_step`, 
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections.abc import Mapping, Sequence
 
@@ -62,6 +63,7 @@ class Core:
         self.engines: dict[str, EngineView] = {}
         self.requests: dict[int, Request] = {}
         self.queue: list[Request] = []
+        self._in_time: dict[int, Request] = {}  # with a time when the first token is due, and not late yet
         self.outbox: list[tuple[str, ToEngine]] = []
         self.ended: list[Request] = []
         self.tallies = Tallies()
@@ -88,7 +90,7 @@ class Core:
 
     def _expected_ttft(self, turn: tuple[float, int], own: int) -> float:
         ahead = sum(request.remaining for request in self._prompts() if request.turn < turn)
-        rate = sum(engine.work.prefill_rate for engine in candidates(self.engines.values(), "prefill"))
+        rate = sum(engine.costs.rate for engine in candidates(self.engines.values(), "prefill"))
         return expected_ttft(ahead, own, rate)
 
     # Requests come and go
@@ -98,6 +100,8 @@ class Core:
         request.timeline.arrived = now
         self.latest = request.id
         self.requests[request.id] = request
+        if request.due < math.inf:
+            self._in_time[request.id] = request
         self._enqueue(request)
         self._schedule(now)
 
@@ -229,11 +233,14 @@ class Core:
 
     def _note_late(self, now: float) -> None:
         """Requests that can no longer be in time let the others go first."""
+        if not self._in_time:
+            return
         engines = candidates(self.engines.values(), "prefill")
-        rate = max((engine.work.prefill_rate for engine in engines), default=0.0)
-        late = [r for r in self._prompts() if not r.late and is_late(now, r.remaining, rate, r.due)]
+        rate = max((engine.costs.rate for engine in engines), default=0.0)
+        late = [r for r in self._in_time.values() if is_late(now, r.remaining, rate, r.due)]
         for request in late:
             request.late = True
+            del self._in_time[request.id]
         if late:
             self.queue.sort(key=lambda request: request.turn)
 
@@ -367,6 +374,7 @@ class Core:
         request.computed = self.memory.prefilled(request) if first else len(request.tokens)
         if request.computed == len(request.tokens):
             request.tokens.append(token)
+            self._in_time.pop(number, None)
             _note_times(request, first, step, now)
             request.on_tokens(token)
         if finish is not Finish.NONE:
@@ -414,6 +422,7 @@ class Core:
         self.memory.give_up(request)
         request.move(State.DONE)
         del self.requests[request.id]
+        self._in_time.pop(request.id, None)
         self._finish(request, reason, now)
         self.ended.append(request)
 

@@ -9,7 +9,6 @@ import msgspec
 
 from twinfer.messages import Role, Step, Usage
 from twinfer.policy.costs import Costs, learn
-from twinfer.policy.overload import smooth_rate
 from twinfer.policy.routing import Load
 from twinfer.router.request import Request
 
@@ -17,13 +16,12 @@ Phase = Literal["prefill", "decode"]
 
 
 class Work(msgspec.Struct):
-    """What an engine has done since it started: seconds and counts, and its prompt tokens a second."""
+    """What an engine has done since it started: seconds and counts."""
 
     steps: int = 0
     busy: float = 0.0
     prompt_tokens: int = 0
     decode_tokens: int = 0
-    prefill_rate: float = 0.0
 
 
 class EngineView(msgspec.Struct, eq=False):
@@ -79,7 +77,6 @@ class EngineView(msgspec.Struct, eq=False):
         learn(self.costs, step.prompt_tokens, step.batch, seconds)
         if not alone:
             learn(self.crowded, step.prompt_tokens, step.batch, seconds)
-        self.work.prefill_rate = smooth_rate(self.work.prefill_rate, step.prompt_tokens, seconds)
 
     def take_prompt(self, request: Request, now: float) -> None:
         """It is given a request to prefill."""

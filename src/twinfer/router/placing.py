@@ -54,7 +54,7 @@ def _prefill(engine: EngineView, request: Request, chunk: int, now: float) -> Pr
     """How a prefill engine looks to a new prompt; a step under way has begun when the last one ended."""
     token = engine.costs.token
     wanted = min((r.due - r.timeline.arrived for r in engine.prefilling.values()), default=math.inf)
-    step = step_tokens(chunk, 1 / token if token > 0 else 0.0, wanted)
+    step = step_tokens(chunk, engine.costs.rate, wanted)
     under_way = min(step, sum(r.remaining for r in engine.prefilling.values()))
     left = max(0.0, under_way * token - (now - engine.stepped))
     ahead = engine.load_before(request).prompt_tokens
