@@ -11,8 +11,8 @@ namespace TW_ISA {
 
 constexpr float kMasked = -1e30f;
 constexpr int kMostWeight = 255;
-// Memory is fetched so many chunks ahead of its use.
-constexpr long kAhead = 8;
+// Memory is fetched so many chunks ahead, a whole block's: it is used in another order than it lies.
+constexpr long kAhead = 16;
 
 // Scores come out in powers of two.
 static float score_scale(long head_dim) { return 1.44269504f / __builtin_sqrtf((float)head_dim); }
@@ -171,12 +171,12 @@ static long pages_of_block(const AttentionTile& t, long block) {
     return ((left < kBlockTokens ? left : kBlockTokens) + kPageTokens - 1) / kPageTokens;
 }
 
-// A page's keys of a tile's KV head; the values are at `kv.values - kv.keys` from there.
+// A page's keys of a tile's KV head.
 static const uint8_t* keys_of_page(const KvLayer& kv, const AttentionTile& t, long page) {
-    return kv.pool + (size_t)t.pages[page] * kv.page_bytes + kv.keys + (size_t)t.kv_head * kv.block_bytes;
+    return kv.keys(t.pages[page], t.kv_head);
 }
 
-// The chunks of memory that tiles use, in order: of each block the pages' keys, then their values.
+// The chunks of memory that tiles use, as they lie in memory: of each page the keys, then the values.
 struct Chunks {
     const AttentionTile *tile, *last;
     long block, end;  // of the tile
@@ -185,10 +185,9 @@ struct Chunks {
     // Where the next one begins; somewhere in the pool once there are no more.
     const uint8_t* next(const KvLayer& kv) {
         if (block == end) return kv.pool;
-        const long pages = pages_of_block(*tile, block), page = chunk < pages ? chunk : chunk - pages;
-        const uint8_t* keys = keys_of_page(kv, *tile, block * kBlockPages + page);
-        const uint8_t* at = chunk < pages ? keys : keys + (kv.values - kv.keys);
-        if (++chunk == 2 * pages) {
+        const uint8_t* at =
+            keys_of_page(kv, *tile, block * kBlockPages + chunk / 2) + (size_t)(chunk % 2) * kv.block_bytes;
+        if (++chunk == 2 * pages_of_block(*tile, block)) {
             chunk = 0;
             if (++block == end && tile != last) {
                 tile++;
@@ -214,7 +213,7 @@ static long find_pages(Work& w, const KvLayer& kv, const AttentionTile& t, long 
     for (long p = 0; p < pages; p++) {
         const uint8_t* keys = keys_of_page(kv, t, block * kBlockPages + p) + Kind<kType>::skip;
         w.keys[p] = (const uint32_t*)keys;
-        w.at_values[p] = (const uint32_t*)(keys + (kv.values - kv.keys));
+        w.at_values[p] = (const uint32_t*)(keys + kv.block_bytes);
     }
     for (long i = 0; i < 2 * pages; i++) w.ahead[i] = ahead.next(kv);
     return pages;

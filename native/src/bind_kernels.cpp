@@ -70,8 +70,9 @@ KvLayer single_layer(const Writable& pool, const Heads& h, const std::string& kv
     if (h.kv_heads < 1 || h.head_dim < 2 || h.head_dim % 2)
         throw std::invalid_argument("there must be heads of an even size");
     const KvType type = kv_type_named(kv_dtype);
-    const size_t block = kv_block_bytes(type, h.head_dim), half = block * static_cast<size_t>(h.kv_heads);
-    return {view<uint8_t>(pool, "pool", {-1}).data(), 2 * half, 0, half, block, type};
+    const size_t block = kv_block_bytes(type, h.head_dim);
+    return {view<uint8_t>(pool, "pool", {-1}).data(), 2 * block * static_cast<size_t>(h.kv_heads), 0, block,
+            type};
 }
 
 std::span<const int32_t> read_pages(const Array& pages, const Writable& pool, const KvLayer& kv, long start,

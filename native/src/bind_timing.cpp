@@ -69,7 +69,7 @@ double time_attention(const std::string& isa, long context, long queries, long g
     std::mt19937 random;
     std::normal_distribution<float> normal;
     auto fill = [&](float* to, long n) { std::generate_n(to, n, [&] { return normal(random); }); };
-    const KvLayer kv{pool.data(), 2 * block, 0, block, block, type};
+    const KvLayer kv{pool.data(), 2 * block, 0, block, type};
     std::vector<float> token(static_cast<size_t>(2 * head_dim));
     for (long t = 0; t < context; t++) {
         fill(token.data(), 2 * head_dim);

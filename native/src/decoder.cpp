@@ -64,9 +64,8 @@ void Decoder::grow_rotations(long count) {
 }
 
 KvLayer Decoder::kv_layer(long layer) const {
-    const size_t heads = static_cast<size_t>(config_.kv_heads), at = static_cast<size_t>(layer) * 2 * heads;
-    return {pool_.data,        pool_.page_bytes, at * pool_.block_bytes, (at + heads) * pool_.block_bytes,
-            pool_.block_bytes, pool_.type};
+    const size_t blocks = static_cast<size_t>(layer * 2 * config_.kv_heads);
+    return {pool_.data, pool_.page_bytes, blocks * pool_.block_bytes, pool_.block_bytes, pool_.type};
 }
 
 Activations Decoder::activations(const Matrix& w, long rows) {

@@ -40,7 +40,7 @@ struct Weights {
     Matrix output;      // hidden -> vocab; may be the embedding
 };
 
-// Where keys and values live: pages of `page_bytes`, each [layer][keys, values][kv_head][block].
+// Where keys and values live: pages of `page_bytes`, each [layer][kv_head][keys, values][block].
 struct Pool {
     uint8_t* data;
     long pages;

@@ -60,7 +60,8 @@ struct Product {
     Epilogue epilogue;
 };
 
-// Keys and values of one layer in the pool. A block belongs to one page and one KV head. All element types
+// Keys and values of one layer in the pool. A block belongs to one page and one KV head, and a head's values
+// follow its keys: memory is read fastest in long stretches. All element types
 // have the same geometry in units of 4 bytes (a float, a pair of bf16, four 8-bit codes), a unit of values
 // being that of successive tokens:
 //   keys   [units of head_dim][16 tokens]
@@ -71,9 +72,14 @@ enum class KvType : int { f32, bf16, int8 };
 struct KvLayer {
     uint8_t* pool;
     size_t page_bytes;
-    size_t keys, values;  // offset of KV head 0's block in a page
+    size_t at;  // offset of KV head 0's keys in a page
     size_t block_bytes;
     KvType type;
+
+    uint8_t* keys(long page, long head) const {
+        return pool + (size_t)page * page_bytes + at + 2 * (size_t)head * block_bytes;
+    }
+    uint8_t* values(long page, long head) const { return keys(page, head) + block_bytes; }
 };
 constexpr long kPageTokens = 16;
 constexpr long kBlockPages = 8;  // pages per softmax block, which start at multiples of 128 tokens

@@ -53,8 +53,7 @@ static void write_int8(uint8_t* keys, uint8_t* values, long slot, const float* k
 void write_kv(const KvLayer& kv, const Heads& h, long page, long slot, const float* k, const float* v) {
     constexpr decltype(&write_f32) write[] = {write_f32, write_bf16, write_int8};
     for (long head = 0; head < h.kv_heads; head++) {
-        uint8_t* base = kv.pool + (size_t)page * kv.page_bytes + (size_t)head * kv.block_bytes;
-        write[(int)kv.type](base + kv.keys, base + kv.values, slot, k + head * h.head_dim,
+        write[(int)kv.type](kv.keys(page, head), kv.values(page, head), slot, k + head * h.head_dim,
                             v + head * h.head_dim, h.head_dim);
     }
 }

@@ -1,7 +1,7 @@
 """How KV lies in a page: sizes only. Knows no requests and no schedulers.
 
-A page holds all layers of `PAGE_TOKENS` tokens contiguously: for each layer the keys and then the
-values of each KV head. Keys are stored across tokens, so that one vector load brings the same
+A page holds all layers of `PAGE_TOKENS` tokens contiguously: for each layer and KV head the keys and
+then the values. Keys are stored across tokens, so that one vector load brings the same
 element of 16 tokens; the native module documents the order within a block. `int8` keeps one float32
 scale per token and head for the key and one for the value, in front of the block's codes.
 """
