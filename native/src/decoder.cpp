@@ -28,7 +28,6 @@ Decoder::Decoder(Config config, Weights weights, Pool pool, std::shared_ptr<Team
       weights_(std::move(weights)),
       pool_(pool),
       team_(std::move(team)),
-      shares_(team_->size()),
       kernels_(kernels) {
     scratch_.sampling.resize(static_cast<size_t>(team_->size()));
     scratch_.attention.resize(static_cast<size_t>(team_->size()));
@@ -92,7 +91,7 @@ void Decoder::encode_rows(const Matrix& w, const float* x, long stride, long row
     const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
     const long width = pad16(w.k);
     float* normed = grow(scratch_.norm, width * team_->size());
-    run_rows(ceil_div(rows, item), 1, [&](long i, long, int member) {
+    team_->run(ceil_div(rows, item), [&](long i, int member) {
         for (long r = i * item; r < std::min(rows, (i + 1) * item); r++) {
             const float* row = x + r * stride;
             if (norm) {
@@ -119,13 +118,14 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
                        ? std::max(ceil_div(16 * std::max(2L, members), row_blocks), ceil_div(adds, kItemAdds))
                    : members > 1 ? 6 * members
                                  : 1L,
-                   1L, ceil_div(w.tiles(), 4));
-    const long tile_item = ceil_div(ceil_div(w.tiles(), panels), 4) * 4,
-               tile_items = ceil_div(w.tiles(), tile_item);
-    run_rows(row_blocks, tile_items, [&](long block, long part, int) {
-        const long row = block * row_item, tile = part * tile_item;
-        kernels_.matmul[static_cast<int>(w.format)](product, row, std::min(rows, row + row_item), tile,
-                                                    std::min(w.tiles(), tile + tile_item));
+                   1L, ceil_div(w.tiles(), 2));
+    // Tiles go in pairs. All members get as many, although panels differ by a pair.
+    const long pairs = ceil_div(w.tiles(), 2);
+    team_->run(row_blocks * panels, [&](long i, int) {
+        const long row = i / panels * row_item, panel = i % panels;
+        kernels_.matmul[static_cast<int>(w.format)](product, row, std::min(rows, row + row_item),
+                                                    pairs * panel / panels * 2,
+                                                    std::min(w.tiles(), pairs * (panel + 1) / panels * 2));
     });
 }
 
@@ -181,7 +181,7 @@ void Decoder::run_layers(const Pass& pass) {
     const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
     const long items = ceil_div(rows, item);
 
-    run_rows(items, 1, [&](long i, long, int) {
+    team_->run(items, [&](long i, int) {
         for (long r = i * item; r < std::min(rows, (i + 1) * item); r++)
             unpack_row(weights_.embedding, pass.tokens[static_cast<size_t>(r)].id, x + r * c.hidden);
     });
@@ -196,7 +196,7 @@ void Decoder::run_layers(const Pass& pass) {
                 encode_rows(part.matrix, x, c.hidden, rows, layer.attn_norm);
             multiply(part.matrix, rows, wide + part.column, wide_width, Epilogue::store);
         }
-        run_rows(items, 1, [&](long i, long, int) {
+        team_->run(items, [&](long i, int) {
             for (long r = i * item; r < std::min(rows, (i + 1) * item); r++) {
                 const Token& token = pass.tokens[static_cast<size_t>(r)];
                 float *q = wide + r * wide_width, *k = q + q_width, *v = k + kv_width;

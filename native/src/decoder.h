@@ -13,7 +13,6 @@
 #include "kernels.h"
 #include "plan.h"
 #include "sampling.h"
-#include "shares.h"
 #include "team.h"
 
 namespace twinfer {
@@ -86,15 +85,6 @@ class Decoder {
     const Kernels& kernels() const { return kernels_; }
 
   private:
-    // Calls work(block, part, member) for `parts` items of each of `blocks` blocks of rows.
-    template <class F>
-    void run_rows(long blocks, long parts, F&& work) {
-        shares_.deal(blocks, parts);
-        team_->run(blocks * parts, [&](long, int member) {
-            const auto [block, part] = shares_.take(member);
-            work(block, part, member);
-        });
-    }
     std::vector<Pass> prepare(const Batch& batch);
     void run_layers(const Pass& pass);
     void run_attention(const KvLayer& kv);
@@ -113,7 +103,6 @@ class Decoder {
     Weights weights_;
     Pool pool_;
     std::shared_ptr<Team> team_;
-    Shares shares_;
     const Kernels& kernels_;
     Scratch scratch_;
 };

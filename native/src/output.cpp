@@ -10,7 +10,7 @@ namespace {
 // Floats of rows' logits that stay in a core's cache.
 constexpr long kPanelFloats = 1 << 16;
 // Panels of the output matrix for each member, at least.
-constexpr long kPanelsPerMember = 6;
+constexpr long kPanelsPerMember = 16;
 
 }  // namespace
 

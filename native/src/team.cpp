@@ -82,7 +82,7 @@ uint64_t now() {
 }  // namespace
 
 Team::Team(const std::vector<int>& cores, const std::vector<const uint64_t*>& lent)
-    : lent_(lent), beds_(cores.size()), active_(static_cast<int>(cores.size())) {
+    : lent_(lent), shares_(cores.size()), beds_(cores.size()), active_(static_cast<int>(cores.size())) {
     if (lent.size() > cores.size()) throw std::invalid_argument("more lenders than cores");
     lent_.resize(cores.size(), nullptr);
     if (cores.size() > kMostMembers) throw std::invalid_argument("more cores than a machine can have");
@@ -139,7 +139,7 @@ void Team::run_all(long items, Call call, void* context) {
         for (long i = 0; i < items; i++) call(context, i, 0);
         return;
     }
-    items_ = items;
+    share_out(items);
     call_ = call;
     context_ = context;
     done_.store(0, std::memory_order_relaxed);
@@ -149,6 +149,27 @@ void Team::run_all(long items, Call call, void* context) {
     const long taken = take_items(state, 0);
     if (done_.load(std::memory_order_acquire) != items)
         wait_for_others(items, taken ? (now() - began) / static_cast<uint64_t>(taken) : 0);
+}
+
+// Shares of the members that are active, whether or not they may work at the moment.
+void Team::share_out(long items) {
+    const long members = active_.load(std::memory_order_relaxed);
+    for (long m = 0; m < static_cast<long>(shares_.size()); m++) {
+        Share& share = shares_[static_cast<size_t>(m)];
+        share.first = items * std::min(m, members) / members;
+        share.items = items * std::min(m + 1, members) / members - share.first;
+        share.taken.store(0, std::memory_order_relaxed);
+    }
+}
+
+// One of the member's share, else of the one with most left. Who has counted down finds one.
+long Team::next_item(int member) {
+    for (Share* share = &shares_[static_cast<size_t>(member)];;) {
+        const long i = share->taken.fetch_add(1, std::memory_order_relaxed);
+        if (i < share->items) return share->first + i;
+        share = &*std::max_element(shares_.begin(), shares_.end(),
+                                   [](const Share& a, const Share& b) { return a.left() < b.left(); });
+    }
 }
 
 // Those that sleep and may work. A core that is lent in the middle of a run helps from then on.
@@ -185,7 +206,7 @@ long Team::take_items(uint64_t state, int member) {
     long taken = 0;
     while ((state & kItems) && (member == 0 || may_work(member))) {
         if (!state_.compare_exchange_weak(state, state - 1)) continue;
-        call_(context_, items_ - static_cast<long>(state & kItems), member);
+        call_(context_, next_item(member), member);
         done_.fetch_add(1, std::memory_order_release);
         taken++;
         if (member == 0) wake_members();

@@ -47,7 +47,9 @@ class Team {
     std::vector<double> busy() const;
 
     // Calls work(item, member) once for every item in [0, items), on any member, and returns when all are
-    // done.
+    // done. Each member begins with a share of its own, in order: in a row of runs over the same rows it
+    // keeps to its own, which are in its core's cache, and what an item fetched ahead serves the next. Then
+    // it takes what is left of the others'.
     template <class F>
     void run(long items, F&& work) {
         if (items == 1) return work(0L, 0);
@@ -76,7 +78,9 @@ class Team {
 
     void end();
     void run_all(long items, Call call, void* context);
+    void share_out(long items);
     long take_items(uint64_t state, int member);
+    long next_item(int member);
     void serve(int member, int core);
     void wake_members();
     bool may_work(int member) const;
@@ -89,22 +93,30 @@ class Team {
         std::atomic<bool> asleep{false};
     };
 
+    // A member's items, of which `taken` were taken by anybody; it grows beyond their number.
+    struct alignas(64) Share {
+        std::atomic<long> taken{0};
+        long first = 0, items = 0;
+
+        long left() const { return items - taken.load(std::memory_order_relaxed); }
+    };
+
     std::vector<const uint64_t*> lent_;
+    std::vector<Share> shares_;
     std::vector<Bed> beds_;
     std::vector<std::thread> workers_;
     pthread_t caller_ = pthread_self();
     double before_ = 0;  // seconds that the caller had taken when the team was made
     std::atomic<int> active_;
     std::atomic<bool> claimed_{false};
-    // Round number in the upper half, items not yet taken in the lower half. An item is taken by counting
-    // down, which fails once the round is over; so what belongs to a round is read only while it lasts.
+    // Round number in the upper half, items not yet taken in the lower half. Who takes an item counts down
+    // first, which fails once the round is over; so what belongs to a round is read only while it lasts.
     alignas(64) std::atomic<uint64_t> state_{0};
     alignas(64) std::atomic<long> done_{0};
     alignas(64) std::atomic<bool> stop_{false};
     // The caller's, in nanoseconds: how long it waited for members without a core, less a share of the time
     // since; when that was last counted; and until when it works alone.
     uint64_t stalled_ = 0, counted_ = 0, alone_until_ = 0;
-    long items_ = 0;
     Call call_ = nullptr;
     void* context_ = nullptr;
 };

@@ -9,13 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "shares.h"
 #include "team.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using twinfer::Shares;
 using twinfer::Team;
 
 constexpr uint64_t kForever = ~uint64_t{0};
@@ -51,19 +49,6 @@ bool one_round(Team& team, std::vector<int>& places, long items) {
     return true;
 }
 
-// The same with items that are shared out: `parts` for each of `blocks` blocks.
-bool one_shared_round(Team& team, Shares& shares, std::vector<int>& places, long blocks, long parts) {
-    places.assign(static_cast<size_t>(blocks * parts), 0);
-    shares.deal(blocks, parts);
-    team.run(blocks * parts, [&](long, int member) {
-        const auto [block, part] = shares.take(member);
-        places[static_cast<size_t>(block * parts + part)]++;
-    });
-    for (int visits : places)
-        if (visits != 1) return false;
-    return true;
-}
-
 // Asks for the members' times, as a report does, while they work.
 bool counts_up(const Team& team, const std::atomic<bool>& over) {
     std::vector<double> before(kMembers, 0.0);
@@ -84,7 +69,6 @@ bool work_for(Clock::duration time) {
     bool good = true;
     long rounds = 0;
     std::vector<int> places;
-    Shares shares(kMembers);
     std::thread lender([&] { lend(words, stop); });
     for (const Clock::time_point end = Clock::now() + time; good && Clock::now() < end;) {
         std::atomic<bool> over{false}, counted{true};
@@ -94,7 +78,6 @@ bool work_for(Clock::duration time) {
             team.set_active(1 + static_cast<int>(rounds % kMembers));
             if (team.present() > team.active()) good = false;
             good = good && one_round(team, places, rounds * 37 % 200);
-            good = good && one_shared_round(team, shares, places, rounds % 9, 1 + rounds % 23);
             // Long enough now and then for members to fall asleep, so that waking them is tried too.
             if (rounds % 40 == 39) std::this_thread::sleep_for(std::chrono::microseconds(200));
         }
