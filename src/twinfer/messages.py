@@ -76,7 +76,7 @@ class Weights(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pool(msgspec.Struct, frozen=True, array_like=True):
-    """The KV pool: pages of `page_tokens` tokens whose elements are `dtype` ("f32" or "bf16")."""
+    """The KV pool: pages of `page_tokens` tokens whose elements are `dtype`, one of `KV_DTYPES`."""
 
     region: Region
     page_tokens: int
