@@ -7,12 +7,19 @@ from typing import Any
 
 import matplotlib
 
+from benchmarks.engines.rows import OURS
 from benchmarks.rivals.catalog import RIVALS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-COLOURS = {"twinfer": "#0b6e99", "openvino": "#c9cdd2", "llama_cpp": "#a9b0b7", "vllm": "#e3e5e8"}
+COLOURS = {
+    "twinfer": "#0b6e99",
+    "twinfer_int8": "#6fb1cc",
+    "openvino": "#c9cdd2",
+    "llama_cpp": "#a9b0b7",
+    "vllm": "#e3e5e8",
+}
 HEIGHT = 0.8
 
 
@@ -21,7 +28,7 @@ def plot(machine: dict[str, Any], rows: list[dict[str, Any]], path: Path) -> Non
     names = list(rows[0]["tok_s"])
     figure, axes = pyplot.subplots(figsize=(9, 0.8 + 0.85 * len(rows)), layout="constrained")
     for i, name in enumerate(names):
-        label = "Twinfer" if name == "twinfer" else RIVALS[name].title
+        label = OURS.get(name) or RIVALS[name].title
         at = [row + HEIGHT * ((i + 0.5) / len(names) - 0.5) for row in range(len(rows))]
         widths = [_relative(row, name) for row in rows]
         bars = axes.barh(at, widths, HEIGHT / len(names), color=COLOURS[name], label=label)
@@ -44,6 +51,6 @@ def plot(machine: dict[str, Any], rows: list[dict[str, Any]], path: Path) -> Non
 
 def _relative(row: dict[str, Any], name: str) -> float:
     """Ours is the median of the rounds' ratios; the others' are of their medians."""
-    if name == "twinfer":
-        return float(row["ratio"])
+    if name in OURS:
+        return float(row["ratio"][name])
     return float(row["tok_s"][name] / row["tok_s"][row["best_rival"]])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.engines.rows import Measured, Row, summary
+from benchmarks.engines.rows import Measured, Row, reached, summary
 from benchmarks.rivals.catalog import RIVALS
 from benchmarks.rivals.folder import convert
 from tests import tiny
@@ -29,16 +29,17 @@ def test_a_model_as_a_folder_is_the_same_model(tmp_path: Path, tied: bool) -> No
 
 def test_the_ratio_is_the_median_over_the_best_rival_of_each_round() -> None:
     def found(ours: float, first: float, second: float) -> dict[str, Measured]:
-        speeds = {"twinfer": ours, "openvino": first, "llama_cpp": second}
+        speeds = {"twinfer": ours, "twinfer_int8": 2 * ours, "openvino": first, "llama_cpp": second}
         return {name: Measured(speed, 0.01, 0.5, {}) for name, speed in speeds.items()}
 
     row = Row("decode", "16", 2, 2.4, 3.2)
     rounds = [found(300, 100, 50), found(200, 100, 200), found(240, 100, 120)]
     figures = summary(row, rounds)
     assert figures["row"] == "decode batch 16, 2 threads"
-    assert figures["ratios"] == [3.0, 1.0, 2.0]
-    assert figures["ratio"] == 2.0
-    assert figures["tok_s"] == {"twinfer": 240, "openvino": 100, "llama_cpp": 120}
+    assert figures["ratios"] == {"twinfer": [3.0, 1.0, 2.0], "twinfer_int8": [6.0, 2.0, 4.0]}
+    assert figures["ratio"] == {"twinfer": 2.0, "twinfer_int8": 4.0}
+    assert (reached(figures, "twinfer"), reached(figures, "twinfer_int8")) == ("below", "aim")
+    assert figures["tok_s"] == {"twinfer": 240, "twinfer_int8": 480, "openvino": 100, "llama_cpp": 120}
     assert figures["best_rival"] == "llama_cpp"
 
 
