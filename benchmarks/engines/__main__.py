@@ -8,8 +8,9 @@ second time with 8-bit KV.
     python -m benchmarks.rivals.install openvino llama_cpp vllm
     python -m benchmarks.engines [--rounds 3] [--rivals openvino,llama_cpp] [--save]
 
-With `--save` the figures go to results/engines.json, the table to docs/engines.md and the plot beside it. A measurement that
-other processes disturbed is taken again, up to `--tries` times, and the table says where that did not help.
+With `--save` the figures go to results/engines.json, the table to docs/engines.md and the plot beside it. A
+measurement that other processes disturbed is taken again, up to `--tries` times, and the table says where
+that did not help.
 """
 
 from __future__ import annotations
