@@ -47,9 +47,9 @@ def main() -> None:
     show(measured)
     figures = {"model": model.name, "rounds": args.rounds, "context": CONTEXT, "rows": measured}
     if args.save:
-        save("engines", figures)
-        write(machine(), measured, DOCUMENT)
-        plot(machine(), measured, PLOT)
+        where = save("engines", figures)["machine"]
+        write(where, measured, DOCUMENT)
+        plot(where, measured, PLOT)
     else:
         print(json.dumps(figures))
 

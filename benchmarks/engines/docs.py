@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines.rows import OURS, reached
-from benchmarks.measuring.record import fill
+from benchmarks.measuring.record import described, fill
 from benchmarks.rivals.catalog import RIVALS
 
 
@@ -16,8 +16,7 @@ def write(machine: dict[str, Any], rows: list[dict[str, Any]], document: Path) -
     titles = [OURS.get(name) or RIVALS[name].title for name in names]
     rounds = len(rows[0]["ratios"]["twinfer"])
     lines = [
-        f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}, {machine['date']}, "
-        f"{rounds} round{'s' if rounds > 1 else ''}. Tokens a second.",
+        f"{described(machine)}, {rounds} round{'s' if rounds > 1 else ''}. Tokens a second.",
         "",
         f"| | {' | '.join(titles)} | ratio | with 8-bit KV | floor | aim | roofline |",
         "|---" * (len(names) + 6) + "|",

@@ -27,12 +27,21 @@ def machine() -> dict[str, Any]:
     }
 
 
-def save(name: str, figures: dict[str, Any]) -> None:
-    """Write the figures with their machine to `results/NAME.json`, and print them as one JSON line."""
+def described(machine: dict[str, Any]) -> str:
+    """A machine in a document's words."""
+    return f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}, {machine['date']}"
+
+
+def save(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+    """Write the figures with their machine to `results/NAME.json`, and print them as one JSON line.
+
+    Returns what was written.
+    """
     RESULTS.mkdir(exist_ok=True)
     record = {"machine": machine(), **figures}
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(figures))
+    return record
 
 
 def code_version() -> str:

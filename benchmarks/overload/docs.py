@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measuring.record import fill
+from benchmarks.measuring.record import described, fill
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -21,10 +21,8 @@ def show(figures: dict[str, Any]) -> None:
 
 def write(name: str, record: dict[str, Any], folder: Path) -> None:
     """Write a record that was saved as `name` into the documents that have a place for it."""
-    where = record["machine"]
-    machine = f"{where['cpu']}, {where['cores']} cores, commit {where['commit']}, {where['date']}"
     lines = [
-        f"{title(record)}. {machine}.",
+        f"{title(record)}. {described(record['machine'])}.",
         *("", "| | |", "|---|---|"),
         *(f"| {what} | {text} |" for what, text in rows(record)),
     ]
