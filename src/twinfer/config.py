@@ -54,7 +54,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_pool_size: int | None = None
     gpu_memory_utilization: float = 0.9
     max_model_len: int | None = None
-    max_batch_size: int = 64
+    max_batch_size: int = 128
     prefix_cache: bool = True
     slo_ttft: float | None = None
     slo_tpot: float | None = None

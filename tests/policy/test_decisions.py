@@ -11,7 +11,7 @@ from twinfer.policy.chunking import LEAST as LEAST_STEP
 from twinfer.policy.chunking import SHARE, step_tokens
 from twinfer.policy.costs import smooth_rate
 from twinfer.policy.health import OWN_PAUSE, SILENCE, hung
-from twinfer.policy.overload import expected_ttft, retry_after
+from twinfer.policy.overload import expected_ttft, retry_after, slot_wait
 from twinfer.policy.pacing import LEAST, MOST, Pace, lend_until, next_step
 from twinfer.policy.poison import CRASH, KILLED, suspicion
 from twinfer.policy.preemption import choose_victim, rank
@@ -116,6 +116,10 @@ def test_due_is_the_target_with_a_margin_or_the_timeout_if_that_is_sooner():
 def test_a_request_that_would_be_late_is_told_when_to_come_back():
     assert expected_ttft(3000, 1000, 2000.0) == 2.0
     assert expected_ttft(3000, 1000, 0.0) == 0.0
+    assert expected_ttft(3000, 1000, 2000.0, 1.0) == 2.0
+    assert expected_ttft(3000, 1000, 2000.0, 2.0) == 2.5
+    assert expected_ttft(0, 1000, 2000.0, 2.0) == 2.5
+    assert expected_ttft(0, 1000, 0.0, 2.0) == 2.0
     assert retry_after(2.0, None) is None
     assert retry_after(2.4, 3.0) is None
     assert retry_after(5.0, 2.5) == 3.0
@@ -125,11 +129,19 @@ def test_a_request_that_would_be_late_is_told_when_to_come_back():
     assert smooth_rate(1000.0, 0, 0.1) == 1000.0
 
 
+def test_who_finds_no_slot_waits_for_answers_to_end():
+    assert slot_wait(3, 4, 0.5) == 0.0
+    assert slot_wait(3, 3, 0.5) == 2.0
+    assert slot_wait(3, 0, 2.0) == 2.0
+    assert slot_wait(3, -2, 2.0) == 3.0
+    assert slot_wait(3, 0, 0.0) == 0.0
+
+
 @given(st.integers(1, 8000), st.floats(1e-4, 1e6))
 def test_an_idle_server_takes_what_its_rate_would_refuse(own, rate):
     """Nothing else could tell it that the rate has become better."""
     assert retry_after(expected_ttft(0, own, rate), 0.001) is None
-    assert expected_ttft(1, own, rate) == (1 + own) / rate
+    assert expected_ttft(1, own, rate) == pytest.approx((1 + own) / rate)
 
 
 def test_short_steps_do_not_hide_the_rate_of_long_ones():

@@ -4,8 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinfer.messages import Prefill, Sampling, Step
-from twinfer.policy.costs import Costs, learn
-from twinfer.policy.pacing import MARGIN
 from twinfer.policy.pages import PageLedger
 from twinfer.router.core import Core
 from twinfer.router.generation import Generation
@@ -121,21 +119,3 @@ def test_never_where_it_is_not_asked_for():
     it.submit(2000, 10.0)
     it.submit(30, 10.01)
     assert it.sent() == [("prefill-0", 0), ("prefill-0", 0)]
-
-
-def test_no_more_start_than_decode_steps_in_time_while_prompts_are_computed():
-    def started(slo_tpot):
-        core = Core(Memory(PageLedger(1000), 16, Cache()), slots=64, backlog=1024, slo_tpot=slo_tpot)
-        core.add_engine("prefill-0", "prefill", (), 0.0)
-        core.add_engine("decode-0", "decode", (), 0.0)
-        core.engines["decode-0"].crowded = costs
-        for number in range(1, 20):
-            core.submit(request(number, 30), 1.0)
-        return len(core.requests) - len(core.queue)
-
-    costs = Costs()
-    for batch in (5, 6, 7, 8) * 5:
-        learn(costs, 0, batch, 0.003 + 0.001 * batch)
-    assert started(0.015) == int((MARGIN * 0.015 - 0.003) / 0.001) == 11
-    assert started(0.01) == 6
-    assert started(0.1) == started(None) == 19

@@ -83,7 +83,7 @@ def test_a_step_that_is_accepted_is_true(step):
     assert all(number == 1 and 1 < computed < 4 for number, computed in step.chunks)
     assert 0 <= step.began <= step.ended <= 10
     # Whatever is accepted, the view can count, and the answers stay within their length.
-    held.count(step, alone=False)
+    held.count(step, helped=False)
     assert math.isfinite(held.work.busy)
 
 

@@ -44,7 +44,7 @@ def serve(
     colocate: options.Colocate = False,
     placement: options.Placement = "auto",
     prefill_chunk: options.PrefillChunk = 512,
-    max_batch_size: options.MaxBatchSize = 64,
+    max_batch_size: options.MaxBatchSize = 128,
     prefill_precision: options.PrefillPrecision = "auto",
     decode_precision: options.DecodePrecision = "auto",
     kv_dtype: options.KvDtype = "auto",

@@ -9,6 +9,12 @@ import msgspec
 MEMORY = 0.9
 """What earlier decode steps count for at each new one."""
 
+LASTING = 0.96
+"""Likewise, where what counts is the mean over an answer of some length."""
+
+HELPED = 0.1
+"""What a step counts for that had cores of others, which it will not have when it matters."""
+
 NEWS = 0.2
 """What a new step with prompt tokens counts for."""
 
@@ -33,21 +39,29 @@ class Costs(msgspec.Struct):
     product: float = 0.0
 
 
-def learn(costs: Costs, prompt_tokens: int, batch: int, seconds: float) -> None:
+def learn(
+    costs: Costs, prompt_tokens: int, batch: int, seconds: float, memory: float = MEMORY, weight: float = 1.0
+) -> None:
     """A step of so many prompt tokens and answers took so long.
 
-    What the answers cost is taken off a step that carries both, as far as it is known.
+    What the answers cost is taken off a step that carries both, as far as it is known. Among decode
+    steps it counts for `weight`, and earlier ones for `memory` of what they did.
     """
     if prompt_tokens:
         costs.rate = smooth_rate(costs.rate, prompt_tokens, seconds)
         token = max(seconds - decode_seconds(costs, batch), 0.2 * seconds) / prompt_tokens
-        costs.token = token if costs.token == 0 else costs.token + NEWS * (token - costs.token)
+        costs.token = smooth(costs.token, token, NEWS)
     elif batch:
-        costs.steps = MEMORY * costs.steps + 1
-        costs.batch = MEMORY * costs.batch + batch
-        costs.square = MEMORY * costs.square + batch * batch
-        costs.seconds = MEMORY * costs.seconds + seconds
-        costs.product = MEMORY * costs.product + batch * seconds
+        costs.steps = memory * costs.steps + weight
+        costs.batch = memory * costs.batch + weight * batch
+        costs.square = memory * costs.square + weight * batch * batch
+        costs.seconds = memory * costs.seconds + weight * seconds
+        costs.product = memory * costs.product + weight * batch * seconds
+
+
+def smooth(mean: float, value: float, news: float) -> float:
+    """A mean, 0 while nothing is known, with a value taken into account that counts for `news` of it."""
+    return value if mean == 0 else mean + news * (value - mean)
 
 
 def smooth_rate(rate: float, tokens: int, seconds: float) -> float:
@@ -58,7 +72,7 @@ def smooth_rate(rate: float, tokens: int, seconds: float) -> float:
     if tokens == 0 or seconds <= 0:
         return rate
     measured = tokens / seconds
-    return measured if rate == 0 else rate + (1 - math.exp(-seconds / RATE_MEMORY)) * (measured - rate)
+    return smooth(rate, measured, 1 - math.exp(-seconds / RATE_MEMORY))
 
 
 def decode_seconds(costs: Costs, batch: int) -> float:

@@ -14,9 +14,7 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
-from twinfer.policy.costs import most_batch
 from twinfer.policy.overload import expected_ttft
-from twinfer.policy.pacing import MARGIN
 from twinfer.policy.poison import GUILTY
 from twinfer.policy.preemption import choose_victim
 from twinfer.policy.queueing import is_late, turn
@@ -25,6 +23,7 @@ from twinfer.router.engines import EngineView, Phase, candidates
 from twinfer.router.memory import Memory
 from twinfer.router.placing import Placing, find_decode_engine
 from twinfer.router.request import Departure, Request, State
+from twinfer.router.slots import Slots
 
 REASONS = {Finish.STOP: "stop", Finish.LENGTH: "length"}
 
@@ -68,10 +67,9 @@ class Core:
         self.ended: list[Request] = []
         self.tallies = Tallies()
         self.latest = 0  # the newest request's number; numbers count up
-        self._slots = slots
+        self.slots = Slots(slots, slo_tpot)
         self._backlog = backlog
         self._placing = placing
-        self._slo_tpot = slo_tpot
 
     def oldest_lease(self, now: float) -> float:
         """Seconds since the oldest lease began; 0 when there is none."""
@@ -91,7 +89,13 @@ class Core:
     def _expected_ttft(self, turn: tuple[float, int], own: int) -> float:
         ahead = sum(request.remaining for request in self._prompts() if request.turn < turn)
         rate = sum(engine.costs.rate for engine in candidates(self.engines.values(), "prefill"))
-        return expected_ttft(ahead, own, rate)
+        waiting = sum(request.turn < turn for request in self.queue)
+        start = self.slots.wait(candidates(self.engines.values(), "decode"), self._running, waiting)
+        return expected_ttft(ahead, own, rate, start)
+
+    @property
+    def _running(self) -> int:
+        return len(self.requests) - len(self.queue)
 
     # Requests come and go
 
@@ -129,7 +133,8 @@ class Core:
     def on_step(self, engine: str, step: Step, now: float) -> None:
         """An engine has computed a step."""
         view = self.engines[engine]
-        view.count(step, alone=not any(other.held for other in self.engines.values() if other is not view))
+        others = [other for other in self.engines.values() if other is not view]
+        view.count(step, helped=bool(others) and not any(other.held for other in others))
         for number, computed in step.chunks:
             request = view.get(number)
             if request is not None:
@@ -254,21 +259,13 @@ class Core:
     def _admit(self, request: Request, now: float) -> bool:
         if self._find_engine(request, "prefill", now) is None:
             return False
-        slots = sum(self._slots_of(engine) for engine in candidates(self.engines.values(), "decode"))
-        running = len(self.requests) - len(self.queue)
-        if not self.memory.admit(request, running, slots):
+        slots = sum(self.slots.of(engine) for engine in candidates(self.engines.values(), "decode"))
+        if not self.memory.admit(request, self._running, slots):
             return False
         request.leased_at = now
         self.tallies.recomputed_tokens += max(0, request.given_up - request.computed)
         request.given_up = 0
         return self._place(request, now)
-
-    def _slots_of(self, engine: EngineView) -> int:
-        """Requests that may decode there at a time, so that its steps keep the target."""
-        if self._slo_tpot is None:
-            return self._slots
-        most = most_batch(engine.crowded, MARGIN * self._slo_tpot)
-        return self._slots if most is None else min(self._slots, most)
 
     def _waits(self, request: Request) -> bool:
         """Whether a prompt that begins alike is being computed and is worth waiting for."""
@@ -378,6 +375,7 @@ class Core:
             _note_times(request, first, step, now)
             request.on_tokens(token)
         if finish is not Finish.NONE:
+            self.slots.count(len(request.tokens) - request.prompt_tokens)
             self._end(request, REASONS[finish], now)
         elif first:
             self.memory.publish(request)

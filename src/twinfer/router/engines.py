@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from twinfer.messages import Role, Step, Usage
-from twinfer.policy.costs import Costs, learn
+from twinfer.policy.costs import HELPED, LASTING, Costs, learn
 from twinfer.policy.routing import Load
 from twinfer.router.request import Request
 
@@ -27,10 +27,10 @@ class Work(msgspec.Struct):
 class EngineView(msgspec.Struct, eq=False):
     """An engine that is ready, with the requests it holds now, by number and phase.
 
-    `costs` are those of all its steps, `crowded` those of steps during which other engines worked too.
-    An engine that is `draining` gets no more. Its latest step began at `stepped` or later.
-    `cores` are those that its threads are on, and whether each is lent by another engine; `usage` is what
-    it last said of them.
+    `costs` are those of its steps. `between` are those of a token of each answer, with all that was computed
+    since the token before, which is `computed` seconds by now; what other engines lent cores for counts less.
+    An engine that is `draining` gets no more. Its latest step began at `stepped` or later. `cores` are those
+    that its threads are on, and whether each is lent by another engine; `usage` is what it last said of them.
     """
 
     id: str
@@ -40,7 +40,8 @@ class EngineView(msgspec.Struct, eq=False):
     decoding: dict[int, Request] = msgspec.field(default_factory=dict[int, Request])
     work: Work = msgspec.field(default_factory=Work)
     costs: Costs = msgspec.field(default_factory=Costs)
-    crowded: Costs = msgspec.field(default_factory=Costs)
+    between: Costs = msgspec.field(default_factory=Costs)
+    computed: float = 0.0
     stepped: float = 0.0
     cores: list[tuple[int, bool]] = msgspec.field(default_factory=list[tuple[int, bool]])
     usage: Usage | None = None
@@ -66,8 +67,8 @@ class EngineView(msgspec.Struct, eq=False):
         ahead = sum(r.remaining for r in self.prefilling.values() if r.turn < turn)
         return Load(self.id, ahead, len(self.decoding))
 
-    def count(self, step: Step, *, alone: bool) -> None:
-        """Add a step to the work done; `alone` if the others had nothing to do and lent their cores."""
+    def count(self, step: Step, *, helped: bool) -> None:
+        """Add a step to the work done; `helped` if others had nothing to do and lent their cores."""
         self.work.steps += 1
         self.work.busy += step.ended - step.began
         self.work.prompt_tokens += step.prompt_tokens
@@ -75,8 +76,11 @@ class EngineView(msgspec.Struct, eq=False):
         seconds = step.ended - step.began
         self.stepped = step.ended
         learn(self.costs, step.prompt_tokens, step.batch, seconds)
-        if not alone:
-            learn(self.crowded, step.prompt_tokens, step.batch, seconds)
+        self.computed += seconds
+        if step.batch:
+            learn(self.between, 0, step.batch, self.computed, LASTING, HELPED if helped else 1.0)
+        if step.batch or not self.decoding:
+            self.computed = 0.0
 
     def take_prompt(self, request: Request, now: float) -> None:
         """It is given a request to prefill."""
