@@ -19,7 +19,7 @@ from twinfer.cluster.plan import EngineSpec, lenders, plan_engines
 from twinfer.config import DEFAULT_MODEL, DEFAULT_POOL_BYTES, Config
 from twinfer.kv.board import Board, board_bytes
 from twinfer.kv.layout import PAGE_TOKENS, Layout
-from twinfer.kv.region import SharedRegion, map_region
+from twinfer.kv.region import SharedRegion, enlarge_pages, map_region
 from twinfer.kv.sizing import PoolSize, size_pool
 from twinfer.messages import Load, Place, Pool, Region, Weights
 from twinfer.model.checkpoint import Checkpoint
@@ -197,6 +197,7 @@ def _region(stack: ExitStack, name: str, nbytes: int) -> SharedRegion:
 
 def _write(plan: Plan, region: SharedRegion) -> None:
     with map_region(region.fd, region.nbytes, writable=True) as mapped:
+        enlarge_pages(mapped)
         buffer = np.frombuffer(mapped, np.uint8)
         plan.write(buffer)
         del buffer

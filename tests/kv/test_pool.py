@@ -1,10 +1,12 @@
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from twinfer.errors import ConfigError, EngineError
 from twinfer.kv.layout import PAGE_TOKENS, Layout
-from twinfer.kv.region import SharedRegion, map_region
+from twinfer.kv.region import LARGE_PAGE, SharedRegion, enlarge_pages, map_region
 from twinfer.kv.sizing import PoolSize, size_pool
 
 LAYOUT = Layout(layers=2, kv_heads=3, head_dim=8, dtype="bf16")
@@ -70,4 +72,43 @@ def test_a_region_that_cannot_be_mapped_is_one_clear_error():
     region = SharedRegion("test", 1 << 12)
     with pytest.raises(EngineError, match="cannot map"):
         map_region(region.fd, 1 << 13, writable=False)
+    region.close()
+
+
+@pytest.mark.parametrize("nbytes", [1 << 12, LARGE_PAGE, 3 * LARGE_PAGE + 12345])
+def test_larger_pages_hold_the_same_for_all_who_map_them(nbytes):
+    region = SharedRegion("test", nbytes)
+    ours = map_region(region.fd, nbytes, writable=True)
+    theirs = map_region(region.fd, nbytes, writable=False)
+    content = np.random.default_rng(1).bytes(nbytes // 2)
+    ours[: len(content)] = content
+    assert theirs[: len(content)] == content
+    enlarge_pages(ours)
+    assert ours == theirs
+    assert theirs[: len(content)] == content
+    assert not any(theirs[len(content) :])
+    ours[-1] = 7
+    assert theirs[-1] == 7
+    region.close()
+
+
+def test_regions_lie_where_large_pages_may():
+    region = SharedRegion("test", LARGE_PAGE + 1)
+    for writable in (True, False, True):
+        mapped = np.frombuffer(map_region(region.fd, region.nbytes, writable=writable), np.uint8)
+        assert mapped.ctypes.data % LARGE_PAGE == 0
+    region.close()
+
+
+def test_a_region_stays_mapped_as_long_as_it_is_viewed_and_no_longer():
+    region = SharedRegion("viewed-test", LARGE_PAGE)
+
+    def mappings():
+        return Path("/proc/self/maps").read_text().count("memfd:viewed-test")
+
+    part = map_region(region.fd, region.nbytes, writable=True)[4096:8192]
+    assert mappings() == 1
+    part[:] = bytes(4096)
+    del part
+    assert mappings() == 0
     region.close()

@@ -13,7 +13,7 @@ from twinfer._native import Decoder, Team
 from twinfer.cluster.memory import free_memory
 from twinfer.errors import ConfigError
 from twinfer.kv.layout import PAGE_TOKENS
-from twinfer.kv.region import SharedRegion, map_region
+from twinfer.kv.region import SharedRegion, enlarge_pages, map_region
 from twinfer.kv.sizing import mib
 from twinfer.model.build import build_decoder
 from twinfer.serving import Shape
@@ -31,7 +31,8 @@ class Rig(msgspec.Struct, frozen=True):
 def build_rig(shape: Shape, cores: list[int], isa: str, pages: int, memory: Memory) -> Rig:
     """Pack the weights and build decoders that compute on `cores` over a pool of `pages` pages.
 
-    `memory` is "shared", as a deployment has it, or "private", which more hosts put on large pages.
+    `memory` is "shared", as a deployment has it, or "private", where more hosts have large pages for the
+    pool too.
 
     The calling thread becomes the team's first, and stays pinned to the first core.
 
@@ -50,6 +51,8 @@ def build_rig(shape: Shape, cores: list[int], isa: str, pages: int, memory: Memo
     def decoder(precision: str) -> Decoder:
         plan = shape.plans[precision]
         weights = _map(memory, plan.nbytes)
+        if memory == "shared":
+            enlarge_pages(weights.data)
         plan.write(weights)
         return build_decoder(plan.layout, weights, pool, team, isa, shape.kv.dtype, PAGE_TOKENS)
 

@@ -13,7 +13,6 @@ do is known to it even when it has slept through every message:
 
 from __future__ import annotations
 
-import mmap
 from itertools import islice
 
 SLOT_WORDS = 1024
@@ -33,17 +32,16 @@ def board_bytes(engines: int, pages: int) -> int:
 
 
 class Board:
-    """A view of the board in `mapped` memory, for any of the processes.
+    """A view of the board in mapped memory, for any of the processes.
 
     `words` are those of all slots, `stamps` has one number per page. Times are nanoseconds of the
     host's monotonic clock.
     """
 
-    def __init__(self, mapped: mmap.mmap, engines: int) -> None:
+    def __init__(self, mapped: memoryview, engines: int) -> None:
         edge = engines * SLOT_WORDS * WORD
-        whole = memoryview(mapped)
-        self.words = whole[:edge].cast("Q")
-        self.stamps = whole[edge:].cast("I")
+        self.words = mapped[:edge].cast("Q")
+        self.stamps = mapped[edge:].cast("I")
 
     def slot(self, engine: int) -> Slot:
         """The notes of engine number `engine`."""
