@@ -41,5 +41,5 @@ def _tables(sequences: list[Sequence]) -> NDArray[np.int32]:
     width = max(sequence.held for sequence in sequences)
     tables = np.zeros((len(sequences), width), np.int32)
     for row, sequence in zip(tables, sequences, strict=True):
-        row[: sequence.held] = sequence.pages[: sequence.held]
+        row[: sequence.held] = sequence.granted
     return tables

@@ -13,7 +13,8 @@ from twinfer.policy.pacing import Pace
 class Sequence:
     """`tokens` are those whose KV is missing, at positions from `computed` on; `pages` is the page table.
 
-    The table has room for all pages that the request can ever get, so that a grant is an assignment.
+    The table has room for all pages that the request can ever get, so that a grant is an assignment; those it
+    has are `granted`, `stamped` with what they were leased under.
     `written` tokens of the answer were sampled here since the time `since`.
     """
 
@@ -25,6 +26,7 @@ class Sequence:
         self.chunk = start.chunk if isinstance(start, Prefill) else 0
         self.computed = start.computed
         self.tokens: NDArray[np.int32] = np.array(start.tokens, np.int32)
+        self._sampled: NDArray[np.int32] = np.zeros(1, np.int32)
         self.page_tokens = page_tokens
         most = max(-(-start.task.max_length // page_tokens), len(start.pages))
         self.pages: NDArray[np.int32] = np.zeros(most, np.int32)
@@ -38,10 +40,11 @@ class Sequence:
         self.pages[self.held : end] = pages
         self.stamps[self.held : end] = stamps
         self.held = end
+        self.granted, self.stamped = self.pages[:end], self.stamps[:end]
 
     def owns_pages(self, stamps: NDArray[np.uint32]) -> bool:
         """Whether its pages still carry the stamps that they were leased under."""
-        return bool((stamps[self.pages[: self.held]] == self.stamps[: self.held]).all())
+        return bool((stamps[self.granted] == self.stamped).all())
 
     @property
     def pace(self) -> Pace:
@@ -64,7 +67,8 @@ class Sequence:
     def append(self, token: int) -> Finish:
         """Take the sampled `token`, to be computed next; says whether the answer ends with it."""
         self.written += 1
-        self.tokens = np.array([token], np.int32)
+        self._sampled[0] = token
+        self.tokens = self._sampled
         if token in self.task.stop_tokens:
             return Finish.STOP
         return Finish.LENGTH if self.computed + 1 >= self.task.max_length else Finish.NONE
