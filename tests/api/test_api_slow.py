@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
+import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,6 +18,7 @@ from .threaded import connect, read_all, serving
 
 HOST = b"Host: localhost\r\n"
 POST = b"POST /v1/completions HTTP/1.1\r\n" + HOST
+ESTABLISHED = "01"  # in the kernel's table of connections
 LIMITS = Limits(read_timeout=0.4, send_timeout=0.5, max_header_size=2000, max_connections=20)
 
 
@@ -39,9 +41,21 @@ def hasty_url(hasty_service: FakeService) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def patient() -> Iterator[str]:
+def patient_service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+def patient(patient_url: str, patient_service: FakeService) -> str:
     """A server that waits long, however short the heads it takes; a loaded machine makes clients slow."""
-    with serving(FakeService(), Limits(max_header_size=LIMITS.max_header_size)) as url:
+    patient_service.router.reset()
+    return patient_url
+
+
+@pytest.fixture(scope="module")
+def patient_url(patient_service: FakeService) -> Iterator[str]:
+    limits = Limits(max_header_size=LIMITS.max_header_size, max_connections=LIMITS.max_connections)
+    with serving(patient_service, limits) as url:
         yield url
 
 
@@ -58,6 +72,14 @@ def exchange(url: str, *pieces: bytes, pause: float = 0.05) -> bytes:
         return read_all(connection)
 
 
+def has_closed(connection: socket.socket) -> bool:
+    """Whether the server, in this process, has closed its end; the kernel may still have data to send."""
+    ends = [f":{end[1]:04X}" for end in (connection.getpeername(), connection.getsockname())]
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()]
+    [state] = [row[3] for row in rows if [row[1][8:], row[2][8:]] == ends] or ["gone"]
+    return state != ESTABLISHED
+
+
 def status_of(reply: bytes) -> int:
     head, _, body = reply.partition(b"\r\n\r\n")
     status = int(head.split()[1])
@@ -70,10 +92,8 @@ def test_nothing_is_sent(hasty: str) -> None:
 
 
 def test_a_head_byte_by_byte(hasty: str) -> None:
-    began = time.monotonic()
     reply = exchange(hasty, *(bytes([byte]) for byte in POST))
     assert status_of(reply) == 408
-    assert time.monotonic() - began < 5
 
 
 def test_a_body_byte_by_byte(hasty: str) -> None:
@@ -119,21 +139,21 @@ def test_endless_trailers(patient: str) -> None:
 @pytest.mark.parametrize(
     "text", [b"nonsense\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\x00"]
 )
-def test_what_is_no_http(hasty: str, text: bytes) -> None:
-    assert status_of(exchange(hasty, text)) == 400
+def test_what_is_no_http(patient: str, text: bytes) -> None:
+    assert status_of(exchange(patient, text)) == 400
 
 
-def test_too_many_requests_in_a_row(hasty: str, hasty_service: FakeService) -> None:
-    hasty_service.router.script = lambda generation: [30.0]
+def test_too_many_requests_in_a_row(patient: str, patient_service: FakeService) -> None:
+    patient_service.router.script = lambda generation: [30.0]
     body = b'{"prompt": "a"}'
     request = POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-    assert status_of(exchange(hasty, request * 40)) == 400
-    wait_until(lambda: all(ticket.finish_reason for ticket in hasty_service.router.tickets))
+    assert status_of(exchange(patient, request * 40)) == 400
+    wait_until(lambda: all(ticket.finish_reason for ticket in patient_service.router.tickets))
 
 
-def test_a_few_requests_in_a_row(hasty: str) -> None:
+def test_a_few_requests_in_a_row(patient: str) -> None:
     last = b"GET /version HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
-    reply = exchange(hasty, (b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n") * 3 + last)
+    reply = exchange(patient, (b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n") * 3 + last)
     assert reply.count(b"HTTP/1.1 200 OK") == 4
 
 
@@ -164,8 +184,7 @@ def test_a_client_that_does_not_read(hasty: str, hasty_service: FakeService) -> 
         connection.sendall(POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         wait_until(lambda: hasty_service.router.tickets)
         (ticket,) = hasty_service.router.tickets
-        wait_until(lambda: ticket.finish_reason == "cancelled", 5)
-        assert ticket.given < 2_000_000
+        wait_until(lambda: ticket.finish_reason == "cancelled")
 
 
 def test_a_client_that_does_not_read_the_end(hasty: str, hasty_service: FakeService) -> None:
@@ -175,43 +194,46 @@ def test_a_client_that_does_not_read_the_end(hasty: str, hasty_service: FakeServ
     body = b'{"prompt": "a", "max_tokens": 16000000}'
     with connect(hasty, receive_buffer=4096) as connection:
         connection.sendall(POST + b"Content-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
-        time.sleep(2)
+        wait_until(lambda: has_closed(connection))
         assert len(read_all(connection)) < 3_000_000
 
 
-def test_a_client_that_reads_slowly_but_steadily(hasty: str, hasty_service: FakeService) -> None:
-    hasty_service.router.script = lambda generation: [[97] * 2000] * 300
-    hasty_service.router.max_model_len = 1 << 30
+def test_a_client_that_reads_slowly_but_steadily() -> None:
+    """For longer than it may leave everything unread."""
+    service = FakeService()
+    service.router.script = lambda generation: [[97] * 2000] * 300
+    service.router.max_model_len = 1 << 30
     body = b'{"prompt": "a", "max_tokens": 600000}'
     data = b""
-    with connect(hasty, receive_buffer=1 << 16) as connection:
+    with serving(service, Limits(send_timeout=2)) as url, connect(url, receive_buffer=1 << 16) as connection:
         connection.sendall(POST + b"Content-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
         while piece := connection.recv(1 << 15):
             data += piece
-            time.sleep(0.05)
+            time.sleep(0.15)
     assert len(data) > 600_000
 
 
-def test_too_many_connections(hasty: str) -> None:
-    held = [connect(hasty) for _ in range(LIMITS.max_connections)]
+def test_too_many_connections(patient: str) -> None:
+    held = [connect(patient) for _ in range(LIMITS.max_connections)]
     try:
         for connection in held:
             connection.sendall(b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
             assert b"200 OK" in connection.recv(1 << 16)
-        assert status_of(exchange(hasty)) == 503
+        assert status_of(exchange(patient)) == 503
     finally:
         for connection in held:
             connection.close()
-    wait_until(lambda: httpx.get(f"{hasty}/health").status_code == 200)
-    assert 'twinfer_http_responses_total{status="503"}' in httpx.get(f"{hasty}/metrics").text
+    wait_until(lambda: httpx.get(f"{patient}/health").status_code == 200)
+    assert 'twinfer_http_responses_total{status="503"}' in httpx.get(f"{patient}/metrics").text
 
 
-def test_others_are_served_meanwhile(hasty: str) -> None:
-    slow = [threading.Thread(target=exchange, args=(hasty, *([b"G"] * 20))) for _ in range(10)]
-    for thread in slow:
-        thread.start()
-    with httpx.Client(base_url=hasty) as http:
-        for _ in range(20):
-            assert http.post("/v1/completions", json={"prompt": "a"}).status_code == 200
-    for thread in slow:
-        thread.join()
+def test_others_are_served_meanwhile(patient: str) -> None:
+    slow = [connect(patient) for _ in range(10)]
+    try:
+        with httpx.Client(base_url=patient) as http:
+            for number in range(20):
+                slow[number % len(slow)].sendall(b"GE"[number // len(slow) :][:1])
+                assert http.post("/v1/completions", json={"prompt": "a"}).status_code == 200
+    finally:
+        for connection in slow:
+            connection.close()
