@@ -2,8 +2,8 @@
 //
 // A row is a (query, head) pair; all rows of a call share one KV head, so every load of a key or value serves
 // all of them. Units of 4 bytes are what kernels.h says: a float, a pair of bf16, or four 8-bit codes. With
-// 8 bits, queries are codes with a scale per row, and weights are unsigned 8 bits with a scale per row and
-// block of 128 positions; both products are exact integers.
+// 8 bits, queries are two codes, the first worth 128 of the second, with a scale per row, and weights are
+// unsigned 8 bits with a scale per row and block of 128 positions; both products are exact integers.
 #pragma once
 
 #include "kernels.h"
@@ -12,12 +12,16 @@
 namespace twinfer {
 namespace TW_ISA {
 
+// What the first of a query's two 8-bit codes is worth in units of the second.
+constexpr int kQueryStep = 128;
+
 // How an element type is computed: elements of a unit, units of a page's 16 tokens and of a block's weights.
 template <KvType kType>
 struct Kind {
     static constexpr bool f32 = kType == KvType::f32, bf16 = kType == KvType::bf16,
                           int8 = kType == KvType::int8;
     static constexpr long elements = f32 ? 1 : bf16 ? 2 : 4, page_units = kPageTokens / elements;
+    static constexpr int query_parts = int8 ? 2 : 1;
     static constexpr long weight_stride = page_units * kBlockPages;
     static constexpr long skip = int8 ? kScaleBytes : 0;  // bytes in front of a block's units
     static long units(long head_dim) { return (head_dim + elements - 1) / elements; }
@@ -28,9 +32,9 @@ struct Kind {
 // Working memory of one call; rows are padded to whole vectors.
 struct Work {
     long dims;                          // head_dim padded to 16
-    uint32_t* q;                        // [rows][key units]
+    uint32_t* q;                        // [rows][key units][parts]
     float* q_scale;                     // [rows], of 8-bit queries
-    int32_t* q_offset;                  // [rows], -128 * sum of the codes
+    int32_t* q_offset;                  // [parts][rows], -128 * sum of the codes
     float* scores;                      // [rows][128]
     uint32_t* p;                        // [rows][weight_stride]
     float* p_scale;                     // [rows], of 8-bit weights
@@ -62,7 +66,7 @@ TW_INLINE Work carve(void* scratch, long head_dim) {
     float** const per_row[] = {&w.q_scale,    &w.p_scale,     &w.most, &w.total,
                                &w.block_most, &w.block_total, &w.keep, &w.take};
     for (float** p : per_row) *p = next(kTileRows);
-    w.q_offset = (int32_t*)next(kTileRows);
+    w.q_offset = (int32_t*)next(2 * kTileRows);
     w.tail = (uint32_t*)next(kPageTokens * w.dims);
     return w;
 }
@@ -88,10 +92,10 @@ struct Sum<KvType::int8> {
     TW_INLINE Sum from(int32_t offset) { return {isplat(offset)}; }
     TW_INLINE Float result(Sum s) { return to_float(s.x); }
     TW_INLINE Sum dot(Sum acc, const uint32_t* vector, const uint32_t* unit) {
-        return {dot_bytes(acc.x, load_bytes(vector), (const int8_t*)unit)};
+        return {dot_bytes_often(acc.x, load_bytes(vector), (const int8_t*)unit)};
     }
     TW_INLINE Sum weigh(Sum acc, const uint32_t* vector, const uint32_t* unit) {
-        return {dot_signed(acc.x, load_bytes(vector), (const uint8_t*)unit)};
+        return {dot_signed_often(acc.x, load_bytes(vector), (const uint8_t*)unit)};
     }
 };
 
@@ -100,13 +104,19 @@ struct Sum<KvType::int8> {
 template <KvType kType, int R, int P, bool kFetch>
 TW_INLINE void score_block(const Work& w, long row, long units, long page) {
     using S = Sum<kType>;
-    S acc[R][P];
-    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] =
-        S::from(Kind<kType>::int8 ? w.q_offset[row + r] : 0);
+    constexpr int N = Kind<kType>::query_parts;
+    S acc[R][P], rest[R][P];  // of the queries' first and second codes
+    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
+        acc[r][p] = S::from(N == 2 ? w.q_offset[row + r] : 0);
+        if constexpr (N == 2) rest[r][p] = S::from(w.q_offset[kTileRows + row + r]);
+    }
     for (long u = 0; u < units; u++) {
         if constexpr (kFetch) TW_UNROLL for (int p = 0; p < P; p++) prefetch(w.ahead[page + p] + u * 64);
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) acc[r][p] =
-            S::dot(acc[r][p], w.keys[page + p] + u * 16, w.q + (row + r) * units + u);
+        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
+            const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * N;
+            acc[r][p] = S::dot(acc[r][p], keys, q);
+            if constexpr (N == 2) rest[r][p] = S::dot(rest[r][p], keys, q + 1);
+        }
     }
     TW_UNROLL for (int p = 0; p < P; p++) {
         // The scales in front make it one line more.
@@ -115,6 +125,7 @@ TW_INLINE void score_block(const Work& w, long row, long units, long page) {
         if constexpr (Kind<kType>::int8) scale = load((const float*)w.keys[page + p] - kPageTokens);
         TW_UNROLL for (int r = 0; r < R; r++) {
             Float score = S::result(acc[r][p]);
+            if constexpr (N == 2) score = fma(score, splat(kQueryStep), S::result(rest[r][p]));
             if constexpr (Kind<kType>::int8) score = mul(mul(score, splat(w.q_scale[row + r])), scale);
             store(w.scores + (row + r) * kBlockTokens + (page + p) * 16, score);
         }

@@ -66,6 +66,14 @@ FloatArray rope(const std::string& isa, const Array& x, const Array& cos, const 
     return array;
 }
 
+FloatArray spread(const std::string& isa, const Array& x) {
+    const auto values = view<float>(x, "x", {-1, -1});
+    auto [array, out] = make_array<float>({x.shape(0), x.shape(1)});
+    std::copy(values.begin(), values.end(), out);
+    kernels_named(isa).spread(out, static_cast<long>(x.shape(0)), static_cast<long>(x.shape(1)));
+    return array;
+}
+
 KvLayer single_layer(const Writable& pool, const Heads& h, const std::string& kv_dtype) {
     if (h.kv_heads < 1 || h.head_dim < 2 || h.head_dim % 2)
         throw std::invalid_argument("there must be heads of an even size");
@@ -168,6 +176,7 @@ void bind_kernels(nb::module_& m) {
     m.def("unpack", &unpack, nb::arg("layout"), nb::arg("weights"));
     m.def("rms_norm", &rms_norm, nb::arg("isa"), nb::arg("x"), nb::arg("weight"), nb::arg("eps"));
     m.def("rope", &rope, nb::arg("isa"), nb::arg("x"), nb::arg("cos"), nb::arg("sin"));
+    m.def("spread", &spread, nb::arg("isa"), nb::arg("x"));
     m.def("write_kv", &write_kv, nb::arg("isa"), nb::arg("k"), nb::arg("v"), nb::arg("pool"),
           nb::arg("pages"), nb::arg("start"), nb::arg("kv_dtype"));
     m.def("attention", &attention, nb::arg("isa"), nb::arg("q"), nb::arg("pool"), nb::arg("pages"),

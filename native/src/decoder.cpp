@@ -204,6 +204,7 @@ void Decoder::run_layers(const Pass& pass) {
                 kernels_.rope(q, c.heads + c.kv_heads, c.head_dim,
                               scratch_.cos.data() + token.position * half,
                               scratch_.sin.data() + token.position * half);
+                if (kv.type == KvType::int8) kernels_.spread(q, c.heads + c.kv_heads, c.head_dim);
                 kernels_.write_kv(kv, {c.heads, c.kv_heads, c.head_dim}, token.page, token.slot, k, v);
             }
         });

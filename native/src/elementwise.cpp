@@ -1,4 +1,4 @@
-// Kernels over one row: norm, encoding of activations, rotation, and the softmax's weights.
+// Kernels over one row: norm, encoding of activations, and the softmax's weights.
 #include "kernels.h"
 #include "simd.h"
 
@@ -72,17 +72,6 @@ void encode(Format format, const float* x, long k, const Activations& out, long 
         for (long i = 0; i < out.stride; i += 16) store_bf16(out.bf16 + row * out.stride + i, take(x, i, k));
     } else {
         encode_codes(format, x, k, out, row);
-    }
-}
-
-void rope(float* x, long heads, long head_dim, const float* cos, const float* sin) {
-    for (long h = 0; h < heads; h++) {
-        float* at = x + h * head_dim;
-        for (long i = 0; i < head_dim / 2; i++) {
-            float a = at[2 * i], b = at[2 * i + 1];
-            at[2 * i] = a * cos[i] - b * sin[i];
-            at[2 * i + 1] = a * sin[i] + b * cos[i];
-        }
     }
 }
 

@@ -122,7 +122,7 @@ inline long partial_floats(long rows, long head_dim) {
 
 // Bytes of scratch that one call of attention needs.
 inline size_t attention_scratch(long head_dim) {
-    return sizeof(float) * (size_t)(kTileRows * (3 * padded_dims(head_dim) + 2 * kBlockTokens + 12) +
+    return sizeof(float) * (size_t)(kTileRows * (3 * padded_dims(head_dim) + 2 * kBlockTokens + 13) +
                                     16 * padded_dims(head_dim) + 256);
 }
 
@@ -136,6 +136,9 @@ struct Kernels {
     void (*encode)(Format format, const float* x, long k, const Activations& out, long row);
     // Rotates pairs (2i, 2i+1) of `heads` heads by the angles whose cosines and sines are given.
     void (*rope)(float* x, long heads, long head_dim, const float* cos, const float* sin);
+    // Rotates `heads` heads, queries and keys alike, so that no element stands out: scores stay what they
+    // are, and 8 bits with one scale suffice.
+    void (*spread)(float* x, long heads, long head_dim);
     // Stores one token's keys and values [kv_heads][head_dim] at a position of a page.
     void (*write_kv)(const KvLayer&, const Heads&, long page, long slot, const float* k, const float* v);
     // Tiles one after the other.

@@ -64,6 +64,27 @@ TW_INLINE Float zero_below(Float x, Float bound) {
             _mm256_and_ps(_mm256_cmp_ps(x.b, bound.b, _CMP_GE_OQ), x.b)};
 }
 
+// Each of the first 8 lanes twice.
+TW_INLINE Float twice(Float x) {
+    return {_mm256_permutevar8x32_ps(x.a, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
+            _mm256_permutevar8x32_ps(x.a, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
+}
+// Lane i gets lane i ^ S, for a power of two; and what has the bit S in its lane's number is negated.
+template <int S>
+TW_INLINE Float crossed(Float x) {
+    constexpr int order = S == 1 ? 0xb1 : 0x4e;
+    if constexpr (S == 8) return {x.b, x.a};
+    if constexpr (S == 4) return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
+    return {_mm256_permute_ps(x.a, order), _mm256_permute_ps(x.b, order)};
+}
+template <int S>
+TW_INLINE Float flipped(Float x) {
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), bit = _mm256_set1_epi32(S);
+    const __m256 odd = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cmpeq_epi32(lanes & bit, bit), 31));
+    if constexpr (S == 8) return {x.a, _mm256_xor_ps(x.b, _mm256_set1_ps(-0.0f))};
+    return {_mm256_xor_ps(x.a, odd), _mm256_xor_ps(x.b, odd)};
+}
+
 TW_INLINE float sum(Float x) {
     __m256 b = _mm256_add_ps(x.a, x.b);
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
@@ -170,8 +191,11 @@ TW_INLINE __m256i dot_signed_words(__m256i acc, __m256i bytes, __m256i even, __m
     acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, even));
     return _mm256_add_epi32(acc, _mm256_madd_epi16(high, odd));
 }
+TW_INLINE Int dot_bytes_often(Int acc, Bytes unsigned4, const int8_t* signed4) {
+    return dot_bytes(acc, unsigned4, signed4);
+}
 // The same with signed bytes in the lanes and unsigned ones for all.
-TW_INLINE Int dot_signed(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4) {
     int32_t four;
     memcpy(&four, unsigned4, 4);
     __m256i x = _mm256_set1_epi32(four);

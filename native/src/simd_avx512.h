@@ -47,6 +47,22 @@ TW_INLINE Float zero_below(Float x, Float bound) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), x);
 }
 
+// Each of the first 8 lanes twice.
+TW_INLINE Float twice(Float x) {
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), x);
+}
+// Lane i gets lane i ^ S, for a power of two; and what has the bit S in its lane's number is negated.
+template <int S>
+TW_INLINE Float crossed(Float x) {
+    if constexpr (S < 4) return _mm512_permute_ps(x, S == 1 ? 0xb1 : 0x4e);
+    return _mm512_shuffle_f32x4(x, x, S == 4 ? 0xb1 : 0x4e);
+}
+template <int S>
+TW_INLINE Float flipped(Float x) {
+    constexpr Mask odd = S == 1 ? 0xaaaa : S == 2 ? 0xcccc : S == 4 ? 0xf0f0 : 0xff00;
+    return _mm512_mask_xor_ps(x, odd, x, _mm512_set1_ps(-0.0f));
+}
+
 TW_INLINE float sum(Float a) {
     __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
@@ -88,11 +104,20 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     memcpy(&four, signed4, 4);
     return _mm512_dpbusd_epi32(acc, unsigned4, _mm512_set1_epi32(four));
 }
+// The same for loops over many sums, where GCC 12 would copy each sum before and after the instruction.
+TW_INLINE Int dot_bytes_often(Int acc, Bytes unsigned4, const int8_t* signed4) {
+    struct Four {
+        int8_t at[4];
+    };
+    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(unsigned4), "m"(*(const Four*)signed4));
+    return acc;
+}
 // The same with signed bytes in the lanes and unsigned ones for all.
-TW_INLINE Int dot_signed(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4) {
     int32_t four;
     memcpy(&four, unsigned4, 4);
-    return _mm512_dpbusd_epi32(acc, _mm512_set1_epi32(four), signed4);
+    asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(_mm512_set1_epi32(four)), "v"(signed4));
+    return acc;
 }
 // dot_bytes for unsigned values up to 15.
 TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {

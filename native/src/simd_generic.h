@@ -53,6 +53,21 @@ TW_INLINE Float max(Float a, Float b) { return a > b ? a : b; }
 TW_INLINE Float abs(Float a) { return (Float)((Int)a & isplat(0x7fffffff)); }
 TW_INLINE Float zero_below(Float x, Float bound) { return (Float)((Int)x & (x >= bound)); }
 
+// Each of the first 8 lanes twice.
+TW_INLINE Float twice(Float x) {
+    return __builtin_shuffle(x, Int{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7});
+}
+// Lane i gets lane i ^ S, for a power of two; and what has the bit S in its lane's number is negated.
+constexpr Int kLanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+template <int S>
+TW_INLINE Float crossed(Float x) {
+    return __builtin_shuffle(x, kLanes ^ S);
+}
+template <int S>
+TW_INLINE Float flipped(Float x) {
+    return (Float)((Unsigned)x ^ ((Unsigned)((kLanes & S) != 0) & 0x80000000u));
+}
+
 TW_INLINE float sum(Float a) {
     float s[16];
     memcpy(s, &a, 64);
@@ -130,8 +145,11 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     for (int i = 0; i < 4; i++) acc += (Int)((unsigned4 >> (8 * i)) & 255u) * (int32_t)signed4[i];
     return acc;
 }
+TW_INLINE Int dot_bytes_often(Int acc, Bytes unsigned4, const int8_t* signed4) {
+    return dot_bytes(acc, unsigned4, signed4);
+}
 // The same with signed bytes in the lanes and unsigned ones for all.
-TW_INLINE Int dot_signed(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4) {
     for (int i = 0; i < 4; i++) acc += ((Int)(signed4 << (24 - 8 * i)) >> 24) * (int32_t)unsigned4[i];
     return acc;
 }

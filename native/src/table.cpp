@@ -12,6 +12,7 @@ void matmul_int4(const Product&, long, long, long, long);
 void rms_norm(const float*, const float*, float, long, float*);
 void encode(Format, const float*, long, const Activations&, long);
 void rope(float*, long, long, const float*, const float*);
+void spread(float*, long, long);
 void write_kv(const KvLayer&, const Heads&, long, long, const float*, const float*);
 void attention(const KvLayer&, const Heads&, const AttentionTile*, long, void*);
 void attention_part(const KvLayer&, const Heads&, const AttentionTile&, long, long, float*, void*);
@@ -34,6 +35,7 @@ const Kernels& TW_TABLE(TW_ISA)() {
         rms_norm,
         encode,
         rope,
+        spread,
         write_kv,
         attention,
         attention_part,

@@ -145,6 +145,10 @@ def rope(
 ) -> NDArray[np.float32]:
     """Rotates the pairs of x [T, heads, D] by angles whose cosines and sines are [T, D / 2]."""
 
+def spread(isa: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Hadamard's transform, of unit length, of each run of x [M, D]; runs have the largest power of two
+    that divides D, 64 at most."""
+
 def write_kv(
     isa: str,
     k: NDArray[np.float32],

@@ -57,8 +57,6 @@ def test_any_size(isa, kv_dtype, tokens, new, kv_heads, group, half, tile, seed)
     pool, pages = filled(isa, k, v, kv_dtype)
     got = _native.attention(isa, q[start:], pool, pages, start, kv_heads, tile, kv_dtype)
     k, v = held(k, kv_dtype), held(v, kv_dtype)
-    if kv_dtype == "int8":
-        q = held(q, "int8")
     want = reference.attention(q[start:].astype(np.float64), k.astype(np.float64), v.astype(np.float64))
     assert np.abs(got - want).max() <= {"f32": 2e-5, "bf16": 0.05, "int8": 0.05}[kv_dtype]
 
@@ -91,7 +89,7 @@ def test_errors_of_8_bits_are_small_on_average(isa, kv_dtype):
     pool, pages = filled(isa, k, v, kv_dtype)
     got = _native.attention(isa, q, pool, pages, 0, 1, 4, kv_dtype)
     want = reference.attention(q, k, v)
-    assert np.sqrt(np.mean((got - want) ** 2) / np.mean(want**2)) < 0.02
+    assert np.sqrt(np.mean((got - want) ** 2) / np.mean(want**2)) < 0.015
 
 
 @pytest.mark.parametrize("kv_dtype", KV_DTYPES)
