@@ -69,6 +69,7 @@ KvLayer Decoder::kv_layer(long layer) const {
 
 Activations Decoder::activations(const Matrix& w, long rows) {
     Activations a{};
+    a.rows = rows;
     a.stride = w.padded_k();
     if (w.format == Format::f32) {
         a.f32 = grow(scratch_.f32, rows * a.stride);
@@ -76,11 +77,7 @@ Activations Decoder::activations(const Matrix& w, long rows) {
         a.bf16 = grow(scratch_.bf16, rows * a.stride);
     } else {
         a.codes = grow(scratch_.codes, rows * a.stride);
-        a.scale = grow(scratch_.scale, rows * w.groups());
-        a.ratio = grow(scratch_.ratio, rows * w.groups());
-        a.sums = grow(scratch_.sums, rows * w.groups());
-        a.block_sum = grow(scratch_.block_sum, rows * w.blocks());
-        a.offset = grow(scratch_.offset, rows * w.blocks());
+        a.groups = grow(scratch_.groups, rows * w.groups());
     }
     return a;
 }

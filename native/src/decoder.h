@@ -57,11 +57,10 @@ struct Largest {
 struct Scratch {
     std::vector<float> x, wide, attended, hidden, norm, panels, logits, cos, sin;
     std::vector<Largest> largest;  // [panels][rows]
-    std::vector<float> scale, ratio, block_sum;
     std::vector<float> f32;
     std::vector<uint16_t> bf16;
     std::vector<int8_t> codes;
-    std::vector<int32_t> sums, offset;
+    std::vector<CodeGroup> groups;
     std::vector<std::vector<uint8_t>> attention;  // per member
     AttentionPlan plan;
     std::vector<float> partials;            // of all split items

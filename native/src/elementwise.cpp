@@ -16,14 +16,15 @@ void rms_norm(const float* x, const float* weight, float eps, long n, float* out
     if (i < n) store(out + i, mul(mul(load(x + i, tail), splat(scale)), load(weight + i, tail)), tail);
 }
 
-// The largest magnitudes of groups of 64 into `most`; returns the row's.
-static float largest_of_groups(const float* x, long k, long groups, float* most) {
+// The largest magnitudes of groups of 64 into their `scale`, groups lying `apart`; returns the row's.
+static float largest_of_groups(const float* x, long k, long count, CodeGroup* groups, long apart) {
     float all = 0;
-    for (long g = 0; g < groups; g++) {
+    for (long g = 0; g < count; g++) {
         Float a = max(abs(take(x, g * 64, k)), abs(take(x, g * 64 + 16, k)));
         Float b = max(abs(take(x, g * 64 + 32, k)), abs(take(x, g * 64 + 48, k)));
-        most[g] = largest(max(a, b));
-        all = most[g] > all ? most[g] : all;
+        const float most = largest(max(a, b));
+        groups[g * apart].scale = most;
+        all = most > all ? most : all;
     }
     return all;
 }
@@ -32,36 +33,35 @@ static float largest_of_groups(const float* x, long k, long groups, float* most)
 TW_INLINE int32_t encode_block(const float* x, long i, long k, Float inverse, int8_t* codes) {
     Int first = round_to_int(mul(take(x, i, k), inverse));
     Int second = round_to_int(mul(take(x, i + 16, k), inverse));
-    store_i8(codes + i, first);
-    store_i8(codes + i + 16, second);
+    store_i8(codes, first);
+    store_i8(codes + 16, second);
     return isum(iadd(first, second));
 }
 
 // 8-bit codes with a scale per group of 64: outliers spoil their own group only. No group's scale is less
 // than 2^-20 of the largest, so that their ratios stay finite.
 static void encode_codes(Format format, const float* x, long k, const Activations& out, long row) {
-    const long groups = out.groups();
+    const long count = out.stride / 64;
     const bool four_bit = format == Format::int4;
-    int8_t* codes = out.codes + row * out.stride;
-    float *scales = out.scale + row * groups, *ratios = out.ratio + row * groups;
-    float* block_sums = out.block_sum + row * out.blocks();
-    int32_t *sums = out.sums + row * groups, *offsets = out.offset + row * out.blocks();
-    const float all = largest_of_groups(x, k, groups, scales);
+    int8_t* codes = out.codes + row * 64;
+    CodeGroup* groups = out.groups + row;
+    const float all = largest_of_groups(x, k, count, groups, out.rows);
     const bool zero = !(all > 1e-30f);
+    const float least = all * 0x1p-20f;
     float before = 0;
-    for (long g = 0; g < groups; g++) {
-        const float least = all * 0x1p-20f, most = zero ? 127.0f : scales[g] > least ? scales[g] : least;
+    for (long g = 0; g < count; g++, codes += out.rows * 64, groups += out.rows) {
+        const float most = zero ? 127.0f : groups->scale > least ? groups->scale : least;
         const Float inverse = splat(zero ? 0.0f : 127.0f / most);
         const int32_t even = encode_block(x, g * 64, k, inverse, codes);
-        const int32_t odd = encode_block(x, g * 64 + 32, k, inverse, codes);
-        scales[g] = most / 127.0f;
-        ratios[g] = before / scales[g];
-        before = scales[g];
-        block_sums[2 * g] = (float)even;
-        block_sums[2 * g + 1] = (float)odd;
-        sums[g] = (int32_t)((uint32_t)odd << 16 | (uint32_t)(even & 0xffff));
-        offsets[2 * g] = four_bit ? -8 * even + 0x8000 : -128 * even;
-        offsets[2 * g + 1] = (four_bit ? -8 : -128) * odd;
+        const int32_t odd = encode_block(x, g * 64 + 32, k, inverse, codes + 32);
+        const float scale = most / 127.0f;
+        *groups = {scale,
+                   before / scale,
+                   {(float)even, (float)odd},
+                   (int32_t)((uint32_t)odd << 16 | (uint32_t)(even & 0xffff)),
+                   {four_bit ? -8 * even + 0x8000 : -128 * even, (four_bit ? -8 : -128) * odd},
+                   0};
+        before = scale;
     }
 }
 

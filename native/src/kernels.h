@@ -31,21 +31,25 @@ struct Matrix {
     const float* units() const { return (const float*)(scales + 64 * tiles() * blocks()); }
 };
 
-// Rows of activations, encoded for a format of weights. `stride` is padded K; groups are 64 wide, blocks 32.
-struct Activations {
-    long stride;
-    float* f32;        // [rows][stride], for f32
-    uint16_t* bf16;    // [rows][stride], for bf16
-    int8_t* codes;     // [rows][stride], for int8 and int4: x = code * scale of its group
-    float* scale;      // [rows][groups]
-    float* ratio;      // [rows][groups], the scale of the group before over the group's own
-    float* block_sum;  // [rows][blocks], sum of the codes
-    int32_t* sums;     // [rows][groups], two int16: the sums of the codes of both blocks
-    int32_t* offset;   // [rows][blocks], what a block's sum of products with unsigned weights begins with:
-                       // -128 (int8) or -8 (int4) times the sum of the codes, int4's even blocks plus 32768
+// What a product needs to know of 64 codes of a row, x = code * scale, in two blocks of 32.
+struct CodeGroup {
+    float scale;
+    float ratio;         // the scale of the group before over the group's own
+    float block_sum[2];  // sums of the codes
+    int32_t sums;        // the same as two int16
+    int32_t offset[2];  // what a block's sum of products with unsigned weights begins with: -128 (int8) or -8
+                        // (int4) times the sum of the codes, int4's even blocks plus 32768
+    int32_t unused;
+};
 
-    long groups() const { return stride / 64; }
-    long blocks() const { return stride / 32; }
+// Rows of activations, encoded for a format of weights. `stride` is padded K. The codes of a group are side
+// by side for all rows, so that rows lie a known distance apart.
+struct Activations {
+    long rows, stride;
+    float* f32;         // [rows][stride], for f32
+    uint16_t* bf16;     // [rows][stride], for bf16
+    int8_t* codes;      // [stride / 64][rows][64], for int8 and int4
+    CodeGroup* groups;  // [stride / 64][rows]
 };
 
 // What happens to a product's result. `swiglu` takes tiles in pairs, gate then up, and writes half as many

@@ -17,6 +17,18 @@ constexpr int kMaxRows = 8, kMaxTiles = 4;
 // Columns of one tile that exist.
 TW_INLINE Mask columns(const Matrix& w, long tile) { return first(w.n - tile * 16); }
 
+// Stores R rows of T whole tiles, or adds them.
+template <int R, int T>
+TW_INLINE void put_rows(const Float (&results)[R][T], float* at, long stride, bool add_to) {
+    if (add_to) {
+        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
+            store(at + r * stride + t * 16, add(load(at + r * stride + t * 16), results[r][t]));
+    } else {
+        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
+            store(at + r * stride + t * 16, results[r][t]);
+    }
+}
+
 // Does with R rows of T tiles of results what the product says; those of SwiGLU, which meet in pairs of
 // tiles, go to out [R][stride] until all of a row's tiles are there.
 template <int R, int T>
@@ -27,14 +39,18 @@ TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, lon
             store(out + r * stride + t * 16, results[r][t]);
         return;
     }
-    const bool whole = p.w->n >= (tile + T) * 16, add_to = p.epilogue == Epilogue::add;
-    TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) {
-        float* at = p.out + (row + r) * p.out_stride + (tile + t) * 16;
-        if (whole) {
-            store(at, add_to ? add(load(at), results[r][t]) : results[r][t]);
-        } else {
-            const Mask m = columns(*p.w, tile + t);
-            store(at, add_to ? add(load(at, m), results[r][t]) : results[r][t], m);
+    const long rows_apart = p.out_stride;
+    float* at = p.out + row * rows_apart + tile * 16;
+    const bool add_to = p.epilogue == Epilogue::add;
+    if (p.w->n >= (tile + T) * 16) {
+        put_rows(results, at, rows_apart, add_to);
+        return;
+    }
+    TW_UNROLL for (int t = 0; t < T; t++) {
+        const Mask m = columns(*p.w, tile + t);
+        TW_UNROLL for (int r = 0; r < R; r++) {
+            float* to = at + r * rows_apart + t * 16;
+            store(to, add_to ? add(load(to, m), results[r][t]) : results[r][t], m);
         }
     }
 }
@@ -51,12 +67,8 @@ TW_APART void swiglu(const Product& p, const float* results, long stride, long r
 }
 
 // Blocks of rows that meet the same weights share the fetching of the next ones: this is one part of `parts`.
-struct Lines {
-    long begin, end;
-};
 struct Ahead {
     long part, parts;
-    Lines share(long lines) const { return {lines * part / parts, lines * (part + 1) / parts}; }
 };
 
 // Calls block<R, T> for a number of rows known at run time only.

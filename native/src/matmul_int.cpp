@@ -8,7 +8,7 @@ namespace TW_ISA {
 // acc += 32 rows of k of T tiles with 4-bit codes. Half of the rows are done before the others, so that what
 // follows for their sums need not wait for all.
 template <int R, int T>
-TW_INLINE void dot_block4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x, long stride) {
+TW_INLINE void dot_block4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x) {
     constexpr int kTurns = R % 2 ? 1 : 2, kTurn = R / kTurns;
     TW_UNROLL for (int j = 0; j < 4; j++) {
         Bytes codes[2][T];
@@ -20,40 +20,43 @@ TW_INLINE void dot_block4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, c
         TW_UNROLL for (int i = 0; i < kTurns * 2 * kTurn; i++) {
             const int half = i / kTurn % 2, r = i / (2 * kTurn) * kTurn + i % kTurn;
             TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-                dot_nibbles(acc[r][t], codes[half][t], x + r * stride + 16 * half + 4 * j);
+                dot_nibbles(acc[r][t], codes[half][t], x + r * 64 + 16 * half + 4 * j);
         }
     }
 }
 
 // The same with 8-bit codes, shifted by 128.
 template <int R, int T>
-TW_INLINE void dot_block8(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x, long stride) {
+TW_INLINE void dot_block8(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x) {
     TW_UNROLL for (int j = 0; j < 8; j++) {
         Bytes codes[T];
         TW_UNROLL for (int t = 0; t < T; t++) codes[t] = load_bytes(w + t * tile_bytes + j * 64);
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-            dot_bytes(acc[r][t], codes[t], x + r * stride + 4 * j);
+            dot_bytes(acc[r][t], codes[t], x + r * 64 + 4 * j);
     }
 }
 
-// Fetches a share of the same group of the T tiles after these into cache, in parts where there is
-// much of it: many requests at once would wait for each other.
+// Fetches the T tiles after these into cache, a share at each call: many requests at once would wait for each
+// other. All shares are as many lines, so that loops over them end as predicted; the last may go beyond.
 template <class Group, int T>
 struct Fetch {
     const uint8_t *codes, *scales;
-    long groups;
-    Lines lines;
+    long lines;
+    bool with_scales;
 
-    inline __attribute__((always_inline)) void part(int which, int of) const {
-        constexpr long code_lines = Group::code_bytes / 64;
-        const long count = lines.end - lines.begin;
-        for (long i = count * which / of; i < count * (which + 1) / of; i++) {
-            const long line = lines.begin + i;
-            const bool scale = line >= code_lines;
-            const long step = groups * (scale ? Group::scale_bytes : Group::code_bytes);
-            const uint8_t* next = scale ? scales + (line - code_lines) * 64 : codes + line * 64;
-            TW_UNROLL for (int t = T; t < 2 * T; t++) prefetch(next + t * step);
-        }
+    TW_METHOD Fetch(const uint8_t* next_codes, const uint8_t* next_scales, long groups, Ahead ahead) {
+        const long calls = ahead.parts * Group::fetches;
+        lines = (T * Group::code_bytes / 64 + calls - 1) / calls;
+        codes = next_codes + ahead.part * Group::fetches * groups * lines * 64;
+        scales = next_scales;
+        with_scales = ahead.part == 0;
+    }
+    TW_METHOD void share() {
+        for (long i = 0; i < lines; i++, codes += 64) prefetch(codes);
+        if (!with_scales) return;
+        constexpr int scale_lines = T * Group::scale_bytes / 64 / Group::fetches;
+        TW_UNROLL for (int i = 0; i < scale_lines; i++) prefetch(scales + i * 64);
+        scales += scale_lines * 64;
     }
 };
 
@@ -71,20 +74,25 @@ struct IntProduct {
         const long groups = w.groups();
         const uint8_t* codes = w.data + tile * groups * Group::code_bytes;
         const uint8_t* scales = w.scales + tile * groups * Group::scale_bytes;
-        const Lines lines = ahead.share((Group::code_bytes + Group::scale_bytes) / 64);
+        const long code_tile = groups * Group::code_bytes, scale_tile = groups * Group::scale_bytes;
+        Fetch<Group, T> fetch(codes + T * code_tile, scales + T * scale_tile, groups, ahead);
         if (Group::has_units && ahead.part == 0)
             TW_UNROLL for (int t = T; t < 2 * T; t++) prefetch(w.units() + (tile + t) * 16);
+        const int8_t* x = p.x->codes + row * 64;
+        const CodeGroup* of = p.x->groups + row;
         Float total[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = splat(0);
         for (long g = 0; g < groups; g++) {
-            const uint8_t *c = codes + g * Group::code_bytes, *s = scales + g * Group::scale_bytes;
-            Group::template add_group<R, T>(total, *p.x, row, g, groups, c, s,
-                                            Fetch<Group, T>{c, s, groups, lines});
+            Group::template add_group<R, T>(total, x, of, codes, code_tile, scales, scale_tile, fetch);
+            x += p.x->rows * 64;
+            of += p.x->rows;
+            codes += Group::code_bytes;
+            scales += Group::scale_bytes;
         }
         TW_UNROLL for (int t = 0; t < T; t++) {
             const Float unit = Group::has_units ? load(w.units() + (tile + t) * 16) : splat(0);
             TW_UNROLL for (int r = 0; r < R; r++) {
-                const Float last = splat(p.x->scale[(row + r) * groups + groups - 1]);
+                const Float last = splat(of[r - p.x->rows].scale);
                 total[r][t] = mul(total[r][t], Group::has_units ? unit : last);
             }
         }
@@ -99,30 +107,26 @@ struct Steps4 {
     static constexpr int few_rows = kInt4FewRows;
     static constexpr long code_bytes = 512, scale_bytes = 128;
     static constexpr bool has_units = true;
+    static constexpr int fetches = 1;
 
     template <int R, int T>
-    TW_INLINE void add_group(Float (&total)[R][T], const Activations& a, long row, long g, long groups,
-                             const uint8_t* codes, const uint8_t* steps, const Fetch<Steps4, T>& fetch) {
-        const long code_tile = groups * code_bytes, step_tile = groups * scale_bytes;
-        const int8_t* x = a.codes + row * a.stride + g * 64;
-        const int32_t* offset = a.offset + (row * groups + g) * 2;
-        const int32_t* sums = a.sums + row * groups + g;
-        const float* scale = a.scale + row * groups + g;
+    TW_INLINE void add_group(Float (&total)[R][T], const int8_t* x, const CodeGroup* of, const uint8_t* codes,
+                             long code_tile, const uint8_t* steps, long scale_tile, Fetch<Steps4, T>& fetch) {
         Int acc[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-            isplat(offset[r * groups * 2 + 1]);
-        fetch.part(0, 1);
-        dot_block4(acc, codes + 256, code_tile, x + 32, a.stride);
+            isplat(of[r].offset[1]);
+        fetch.share();
+        dot_block4(acc, codes + 256, code_tile, x + 32);
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-            iadd(raised(acc[r][t]), isplat(offset[r * groups * 2]));
-        dot_block4(acc, codes, code_tile, x, a.stride);
+            iadd(raised(acc[r][t]), isplat(of[r].offset[0]));
+        dot_block4(acc, codes, code_tile, x);
         TW_UNROLL for (int t = 0; t < T; t++) {
-            const Bytes step = load_bytes(steps + t * step_tile),
-                        minimum = load_bytes(steps + t * step_tile + 64);
+            const Bytes step = load_bytes(steps + t * scale_tile),
+                        minimum = load_bytes(steps + t * scale_tile + 64);
             TW_UNROLL for (int r = 0; r < R; r++) {
-                Int sum = dot_words(isplat(0), (Int)minimum, isplat(sums[r * groups]));
+                Int sum = dot_words(isplat(0), (Int)minimum, isplat(of[r].sums));
                 sum = dot_words(sum, (Int)step, ixor(acc[r][t], isplat(0x8000)));
-                total[r][t] = fma(to_float(sum), splat(scale[r * groups]), total[r][t]);
+                total[r][t] = fma(to_float(sum), splat(of[r].scale), total[r][t]);
             }
         }
     }
@@ -144,33 +148,31 @@ struct Scaled {
     static constexpr long block_scales = (kFourBit ? 2 : 1) * Scales::bytes;
     static constexpr long code_bytes = kFourBit ? 512 : 1024, scale_bytes = 2 * block_scales;
     static constexpr bool has_units = false;
+    static constexpr int fetches = 2;
 
     template <int R, int T>
-    TW_INLINE void add_group(Float (&total)[R][T], const Activations& a, long row, long g, long groups,
-                             const uint8_t* codes, const uint8_t* scales, const Fetch<Scaled, T>& fetch) {
-        const long code_tile = groups * code_bytes, scale_tile = groups * scale_bytes;
-        const float* ratio = a.ratio + row * groups + g;
+    TW_INLINE void add_group(Float (&total)[R][T], const int8_t* x, const CodeGroup* of, const uint8_t* codes,
+                             long code_tile, const uint8_t* scales, long scale_tile,
+                             Fetch<Scaled, T>& fetch) {
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] =
-            mul(total[r][t], splat(ratio[r * groups]));
+            mul(total[r][t], splat(of[r].ratio));
         TW_UNROLL for (int b = 0; b < 2; b++) {
-            const int8_t* x = a.codes + row * a.stride + g * 64 + b * 32;
-            const long at = (row * groups + g) * 2 + b;
-            fetch.part(b, 2);
+            fetch.share();
             Int acc[R][T];
             TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-                isplat(kFourBit ? 0 : a.offset[at + r * groups * 2]);
+                isplat(kFourBit ? 0 : of[r].offset[b]);
             if constexpr (kFourBit)
-                dot_block4(acc, codes + b * 256, code_tile, x, a.stride);
+                dot_block4(acc, codes + b * 256, code_tile, x + 32 * b);
             else
-                dot_block8(acc, codes + b * 512, code_tile, x, a.stride);
+                dot_block8(acc, codes + b * 512, code_tile, x + 32 * b);
             TW_UNROLL for (int t = 0; t < T; t++) {
                 const uint8_t* s = scales + t * scale_tile + b * block_scales;
                 const Float scale = Scales::get(s);
                 TW_UNROLL for (int r = 0; r < R; r++) {
                     total[r][t] = fma(scale, to_float(acc[r][t]), total[r][t]);
                     if constexpr (kFourBit)
-                        total[r][t] = fma(Scales::get(s + Scales::bytes),
-                                          splat(a.block_sum[at + r * groups * 2]), total[r][t]);
+                        total[r][t] =
+                            fma(Scales::get(s + Scales::bytes), splat(of[r].block_sum[b]), total[r][t]);
                 }
             }
         }

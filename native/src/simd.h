@@ -10,6 +10,8 @@
 
 #define TW_INLINE static inline __attribute__((always_inline))
 
+#define TW_METHOD inline __attribute__((always_inline))
+
 #define TW_UNROLL _Pragma("GCC unroll 16")
 
 // A function worth a name of its own in a profile.
