@@ -15,6 +15,8 @@ namespace {
 // Rows of an item of row-wise work, and of a block of a product.
 constexpr long kRowItem = 16;
 constexpr long kProductRows = 96;
+// Blocks begin at multiples of the rows that the products keep in registers.
+constexpr long kRowUnit = 6;
 // Multiplications and additions that an item of a large product has at most, some 0.1 ms.
 constexpr long kItemAdds = 16'000'000;
 // Rows whose tokens are picked at once.
@@ -108,6 +110,9 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
     // Few rows are bound by memory: split columns finely. Many are bound by arithmetic: split into blocks
     // whose activations stay in cache, and so short that a core may be lent or taken back at any time.
     const long row_blocks = ceil_div(rows, kProductRows), row_item = ceil_div(rows, row_blocks);
+    auto cut = [&](long block) {
+        return block == row_blocks ? rows : (rows * block / row_blocks + kRowUnit / 2) / kRowUnit * kRowUnit;
+    };
     const long members = team_->present(), adds = row_item * w.tiles() * 16 * w.k;
     const long panels =
         std::clamp(team_->size() == 1 ? 1L
@@ -119,8 +124,8 @@ void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, 
     // Tiles go in pairs. All members get as many, although panels differ by a pair.
     const long pairs = ceil_div(w.tiles(), 2);
     team_->run(row_blocks * panels, [&](long i, int) {
-        const long row = i / panels * row_item, panel = i % panels;
-        kernels_.matmul[static_cast<int>(w.format)](product, row, std::min(rows, row + row_item),
+        const long block = i / panels, panel = i % panels;
+        kernels_.matmul[static_cast<int>(w.format)](product, cut(block), cut(block + 1),
                                                     pairs * panel / panels * 2,
                                                     std::min(w.tiles(), pairs * (panel + 1) / panels * 2));
     });

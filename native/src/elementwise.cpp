@@ -16,12 +16,26 @@ void rms_norm(const float* x, const float* weight, float eps, long n, float* out
     if (i < n) store(out + i, mul(mul(load(x + i, tail), splat(scale)), load(weight + i, tail)), tail);
 }
 
-// The largest magnitudes of groups of 64 into their `scale`, groups lying `apart`; returns the row's.
-static float largest_of_groups(const float* x, long k, long count, CodeGroup* groups, long apart) {
+// A row of floats by groups of 64, with zeros after its end.
+struct Groups {
+    const float* x;
+    long whole;
+    alignas(64) float rest[64];
+
+    TW_METHOD Groups(const float* row, long k) : x(row), whole(k / 64) {
+        if (k % 64)
+            for (long i = 0; i < 64; i += 16) store(rest + i, take(row, whole * 64 + i, k));
+    }
+    TW_METHOD const float* at(long g) const { return g < whole ? x + g * 64 : rest; }
+};
+
+// The largest magnitudes of a row's groups into their `scale`; returns the row's.
+TW_INLINE float largest_of_groups(const Groups& x, long count, CodeGroup* groups, long apart) {
     float all = 0;
     for (long g = 0; g < count; g++) {
-        Float a = max(abs(take(x, g * 64, k)), abs(take(x, g * 64 + 16, k)));
-        Float b = max(abs(take(x, g * 64 + 32, k)), abs(take(x, g * 64 + 48, k)));
+        const float* at = x.at(g);
+        const Float a = max(abs(load(at)), abs(load(at + 16))),
+                    b = max(abs(load(at + 32)), abs(load(at + 48)));
         const float most = largest(max(a, b));
         groups[g * apart].scale = most;
         all = most > all ? most : all;
@@ -29,31 +43,33 @@ static float largest_of_groups(const float* x, long k, long count, CodeGroup* gr
     return all;
 }
 
-// The codes of a block of 32; returns their sum.
-TW_INLINE int32_t encode_block(const float* x, long i, long k, Float inverse, int8_t* codes) {
-    Int first = round_to_int(mul(take(x, i, k), inverse));
-    Int second = round_to_int(mul(take(x, i + 16, k), inverse));
+// The codes of a block of 32; returns what adds up to their sum.
+TW_INLINE Int encode_block(const float* x, Float inverse, int8_t* codes) {
+    const Int first = round_to_int(mul(load(x), inverse)), second = round_to_int(mul(load(x + 16), inverse));
     store_i8(codes, first);
     store_i8(codes + 16, second);
-    return isum(iadd(first, second));
+    return iadd(first, second);
 }
 
 // 8-bit codes with a scale per group of 64: outliers spoil their own group only. No group's scale is less
 // than 2^-20 of the largest, so that their ratios stay finite.
 static void encode_codes(Format format, const float* x, long k, const Activations& out, long row) {
+    const Groups from(x, k);
     const long count = out.stride / 64;
     const bool four_bit = format == Format::int4;
     int8_t* codes = out.codes + row * 64;
     CodeGroup* groups = out.groups + row;
-    const float all = largest_of_groups(x, k, count, groups, out.rows);
+    const float all = largest_of_groups(from, count, groups, out.rows);
     const bool zero = !(all > 1e-30f);
     const float least = all * 0x1p-20f;
     float before = 0;
     for (long g = 0; g < count; g++, codes += out.rows * 64, groups += out.rows) {
         const float most = zero ? 127.0f : groups->scale > least ? groups->scale : least;
         const Float inverse = splat(zero ? 0.0f : 127.0f / most);
-        const int32_t even = encode_block(x, g * 64, k, inverse, codes);
-        const int32_t odd = encode_block(x, g * 64 + 32, k, inverse, codes + 32);
+        const Int first = encode_block(from.at(g), inverse, codes),
+                  second = encode_block(from.at(g) + 32, inverse, codes + 32);
+        int32_t even, odd;
+        isum_both(first, second, even, odd);
         const float scale = most / 127.0f;
         *groups = {scale,
                    before / scale,

@@ -34,6 +34,14 @@ TW_INLINE void put_rows(const Float (&results)[R][T], float* at, long stride, bo
 template <int R, int T>
 TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, long tile, float* out,
                    long stride) {
+    if constexpr (T % 2 == 0) {
+        if (p.epilogue == Epilogue::swiglu) {
+            float* to = p.out + row * p.out_stride + tile / 2 * 16;
+            TW_UNROLL for (int t = 0; t < T; t += 2) TW_UNROLL for (int r = 0; r < R; r++)
+                store(to + r * p.out_stride + t / 2 * 16, mul(silu(results[r][t]), results[r][t + 1]));
+            return;
+        }
+    }
     if (p.epilogue == Epilogue::swiglu) {
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
             store(out + r * stride + t * 16, results[r][t]);
@@ -95,7 +103,7 @@ static void group(const Product& p, long row_begin, long row_end, long tile, lon
         for (; t + T <= tiles; t += T)
             block_of_rows<P, R, T>(p, rows, row, tile + t, out + t * 16, stride, ahead);
         for (; t < tiles; t++) block_of_rows<P, R, 1>(p, rows, row, tile + t, out + t * 16, stride, ahead);
-        if (p.epilogue == Epilogue::swiglu) swiglu(p, out, stride, row, rows, tile, tiles);
+        if (T % 2 && p.epilogue == Epilogue::swiglu) swiglu(p, out, stride, row, rows, tile, tiles);
     }
 }
 

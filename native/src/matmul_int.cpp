@@ -5,11 +5,11 @@
 namespace twinfer {
 namespace TW_ISA {
 
-// acc += 32 rows of k of T tiles with 4-bit codes. Half of the rows are done before the others, so that what
+// acc += 32 rows of k of T tiles with 4-bit codes. Some rows are done before the others, so that what
 // follows for their sums need not wait for all.
 template <int R, int T>
 TW_INLINE void dot_block4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x) {
-    constexpr int kTurns = R % 2 ? 1 : 2, kTurn = R / kTurns;
+    constexpr int kTurns = R % 3 ? 1 : 3, kTurn = R / kTurns;
     TW_UNROLL for (int j = 0; j < 4; j++) {
         Bytes codes[2][T];
         TW_UNROLL for (int t = 0; t < T; t++) {

@@ -106,6 +106,10 @@ TW_INLINE int32_t isum(Int x) {
     c = _mm_add_epi32(c, _mm_shuffle_epi32(c, 0x4e));
     return _mm_cvtsi128_si32(_mm_add_epi32(c, _mm_shuffle_epi32(c, 0xb1)));
 }
+TW_INLINE void isum_both(Int x, Int y, int32_t& of_x, int32_t& of_y) {
+    of_x = isum(x);
+    of_y = isum(y);
+}
 TW_INLINE Float to_float(Int x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 TW_INLINE Int round_to_int(Float x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 TW_INLINE Float round(Float x) {

@@ -79,6 +79,15 @@ TW_INLINE float largest(Float a) {
 TW_INLINE Int isplat(int32_t x) { return _mm512_set1_epi32(x); }
 TW_INLINE Int iadd(Int a, Int b) { return _mm512_add_epi32(a, b); }
 TW_INLINE int32_t isum(Int a) { return _mm512_reduce_add_epi32(a); }
+// The sums of two vectors, which become the halves of one on the way.
+TW_INLINE void isum_both(Int x, Int y, int32_t& of_x, int32_t& of_y) {
+    Int both = iadd(_mm512_shuffle_i32x4(x, y, 0x44), _mm512_shuffle_i32x4(x, y, 0xee));
+    both = iadd(both, _mm512_shuffle_i32x4(both, both, 0xb1));
+    both = iadd(both, _mm512_shuffle_epi32(both, _MM_PERM_BADC));
+    both = iadd(both, _mm512_shuffle_epi32(both, _MM_PERM_CDAB));
+    of_x = _mm512_cvtsi512_si32(both);
+    of_y = _mm_cvtsi128_si32(_mm512_extracti32x4_epi32(both, 2));
+}
 TW_INLINE Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
 TW_INLINE Int round_to_int(Float a) { return _mm512_cvtps_epi32(a); }
 

@@ -87,6 +87,10 @@ TW_INLINE int32_t isum(Int a) {
     for (int i = 0; i < 16; i++) s += a[i];
     return s;
 }
+TW_INLINE void isum_both(Int x, Int y, int32_t& of_x, int32_t& of_y) {
+    of_x = isum(x);
+    of_y = isum(y);
+}
 TW_INLINE Float to_float(Int a) { return __builtin_convertvector(a, Float); }
 // Rounds to nearest, ties to even, for |a| below 2^22: adding the constant pushes the fraction out.
 TW_INLINE Int round_to_int(Float a) {
