@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "batch.h"
+#include "grow.h"
 #include "kernels.h"
 #include "plan.h"
 #include "sampling.h"
@@ -55,15 +56,15 @@ struct Largest {
 
 // Grows when a step needs more and is kept; nothing is allocated per step otherwise.
 struct Scratch {
-    std::vector<float> x, wide, attended, hidden, norm, panels, logits, cos, sin;
+    Lines<float> x, wide, attended, hidden, norm, panels, logits, cos, sin;
     std::vector<Largest> largest;  // [panels][rows]
-    std::vector<float> f32;
-    std::vector<uint16_t> bf16;
-    std::vector<int8_t> codes;
-    std::vector<CodeGroup> groups;
-    std::vector<std::vector<uint8_t>> attention;  // per member
+    Lines<float> f32;
+    Lines<uint16_t> bf16;
+    Lines<int8_t> codes;
+    Lines<CodeGroup> groups;
+    std::vector<Lines<uint8_t>> attention;  // per member
     AttentionPlan plan;
-    std::vector<float> partials;            // of all split items
+    Lines<float> partials;                  // of all split items
     std::vector<SamplingScratch> sampling;  // per member
     long positions = 0;                     // rows of cos and sin
 };

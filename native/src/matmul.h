@@ -29,22 +29,20 @@ TW_INLINE void put_rows(const Float (&results)[R][T], float* at, long stride, bo
     }
 }
 
-// Does with R rows of T tiles of results what the product says; those of SwiGLU, which meet in pairs of
-// tiles, go to out [R][stride] until all of a row's tiles are there.
+// Does with R rows of T tiles of results what the product says. Those of SwiGLU meet in pairs of tiles; where
+// tiles come one by one, they go to `apart` [R][stride] until all of a row's are there.
 template <int R, int T>
-TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, long tile, float* out,
+TW_INLINE void put(const Product& p, const Float (&results)[R][T], long row, long tile, float* apart,
                    long stride) {
-    if constexpr (T % 2 == 0) {
-        if (p.epilogue == Epilogue::swiglu) {
-            float* to = p.out + row * p.out_stride + tile / 2 * 16;
-            TW_UNROLL for (int t = 0; t < T; t += 2) TW_UNROLL for (int r = 0; r < R; r++)
-                store(to + r * p.out_stride + t / 2 * 16, mul(silu(results[r][t]), results[r][t + 1]));
-            return;
-        }
-    }
+    static_assert(T <= 2);
     if (p.epilogue == Epilogue::swiglu) {
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++)
-            store(out + r * stride + t * 16, results[r][t]);
+        float* to = T % 2 ? apart : p.out + row * p.out_stride + tile / 2 * 16;
+        TW_UNROLL for (int t = 0; t < T; t += 2) TW_UNROLL for (int r = 0; r < R; r++) {
+            if constexpr (T % 2)
+                store(to + r * stride, results[r][t]);
+            else
+                store(to + r * p.out_stride + t / 2 * 16, mul(silu(results[r][t]), results[r][t + 1]));
+        }
         return;
     }
     const long rows_apart = p.out_stride;
