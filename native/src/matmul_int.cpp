@@ -17,7 +17,7 @@ TW_INLINE void dot_block4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, c
             codes[0][t] = low_nibbles(both);
             codes[1][t] = high_nibbles(both);
         }
-        TW_UNROLL for (int i = 0; i < kTurns * 2 * kTurn; i++) {
+        TW_UNROLL for (int i = 0; i < 2 * R; i++) {
             const int half = i / kTurn % 2, r = i / (2 * kTurn) * kTurn + i % kTurn;
             TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
                 dot_nibbles(acc[r][t], codes[half][t], x + r * 64 + 16 * half + 4 * j);

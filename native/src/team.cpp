@@ -8,9 +8,6 @@
 #ifdef __linux__
 #include <pthread.h>
 #include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 namespace twinfer {
@@ -22,7 +19,6 @@ constexpr auto kSpin = std::chrono::microseconds(50);
 // the caller works alone until they are again, within a bound.
 constexpr uint64_t kStall = 300'000, kBurst = 5'000'000, kAlone = 20,
                    kMostAlone = 200'000'000;  // nanoseconds
-constexpr uint64_t kTurn = 100'000;           // nanoseconds, the shortest that Linux grants
 constexpr size_t kMostMembers = 1024;
 constexpr uint64_t kItems = 0xffffffffu;
 
@@ -44,21 +40,6 @@ bool pin(int core) {
 #else
     (void)core;
     return true;
-#endif
-}
-
-// Asks for short turns on the core (Linux 6.12): a thread with shorter turns than the running one gets the
-// core as soon as it wakes, instead of at the end of that one's turn. Systems that know no such thing refuse.
-void take_short_turns() {
-#ifdef SYS_sched_setattr
-    struct {  // sched_attr of the kernel, which the C library may not declare
-        uint32_t size = 48, policy = SCHED_OTHER;
-        uint64_t flags = 0;
-        int32_t nice = getpriority(PRIO_PROCESS, 0);
-        uint32_t priority = 0;
-        uint64_t runtime = kTurn, deadline = 0, period = 0;
-    } turns;
-    syscall(SYS_sched_setattr, 0, &turns, 0U);
 #endif
 }
 
@@ -90,7 +71,6 @@ Team::Team(const std::vector<int>& cores, const std::vector<const uint64_t*>& le
     for (int core : cores)
         if (core < -1 || core > 1023) throw std::invalid_argument("no such core: " + std::to_string(core));
     if (!pin(cores[0])) throw std::invalid_argument("cannot run on core " + std::to_string(cores[0]));
-    take_short_turns();
     before_ = seconds_of(caller_);
     try {
         for (size_t i = 1; i < cores.size(); i++)
@@ -217,7 +197,6 @@ long Team::take_items(uint64_t state, int member) {
 
 void Team::serve(int member, int core) {
     pin(core);
-    take_short_turns();
     Bed& bed = beds_[static_cast<size_t>(member)];
     auto since = std::chrono::steady_clock::now();
     for (int idle = 0; !stop_.load(std::memory_order_relaxed);) {

@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 def isas() -> list[str]:
     """The instruction sets that this machine can run, best first, of "avx512", "avx2", "generic"."""
 
+def take_short_turns() -> None:
+    """Have every thread of the process, and those that they start, take short turns on its core.
+
+    So one that wakes gets a core at once on which another engine's thread works. Linux 6.12; a no-op before.
+    """
+
 class Team:
     """Threads that work together: one per core id, the caller being the first.
 

@@ -7,7 +7,7 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from twinfer._native import Decoder, Team
+from twinfer._native import Decoder, Team, take_short_turns
 from twinfer.engine.validation import Bounds
 from twinfer.errors import BadMessageError
 from twinfer.kv.board import LENT, SLOT_WORDS
@@ -18,7 +18,11 @@ from twinfer.model.build import build_decoder
 
 
 def build_team(load: Load, cores: list[int], words: NDArray[np.uint64]) -> Team:
-    """Threads on `cores`, and on cores of other engines while `words`, the board's, say so."""
+    """Threads on `cores`, and on cores of other engines while `words`, the board's, say so.
+
+    None of them, nor those that carry messages, keeps a core for long from the one that needs it.
+    """
+    take_short_turns()
     borrowed = load.place.lenders
     places = [-1] * len(cores) + [slot * SLOT_WORDS + LENT for _, slot in borrowed]
     return Team(cores + [core for core, _ in borrowed], words, places)

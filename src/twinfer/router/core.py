@@ -204,7 +204,7 @@ class Core:
                 continue
             if request.id in in_flight:
                 # Having passed the step of an earlier death, it was not what caused that.
-                request.suspicion = request.suspicion * request.suspect + suspicion
+                request.suspicion = suspicion + (request.suspicion if request.suspect else 0)
                 request.lost_at = request.computed
             if request.suspicion >= GUILTY and request.id in in_flight:
                 request.error = "request failed: one engine after the other died while computing it"
