@@ -145,7 +145,7 @@ def hear_engine(message: FromEngine) -> None:
     match message:
         case Step():
             check_step(message, view, 100, 10.0)
-            view.count(message, alone=False)
+            view.count(message, helped=False)
         case Usage():
             check_usage(message, view, 10.0)
         case Stale():

@@ -41,13 +41,14 @@ def test_a_timeout_ends_the_answer_and_frees_its_pages(server: Server, stream: b
     wait_until_idle(server.url, 2)
 
 
-def test_a_timeout_in_the_queue(server: Server) -> None:
+def test_a_timeout_in_the_queue(model_path: Path) -> None:
     """More requests than run at a time: those still waiting end with nothing written."""
-    body = {**LONG, "n": 80, "max_tokens": 60, "timeout": 0.5}
-    choices = httpx.post(f"{server.url}/v1/completions", json=body, timeout=30).json()["choices"]
-    assert {choice["finish_reason"] for choice in choices} == {"timeout"}
-    assert "" in {choice["text"] for choice in choices}
-    wait_until_idle(server.url, 2)
+    with serving(*SMALL, "--max-batch-size", "8") as server:
+        body = {**LONG, "n": 16, "max_tokens": 1000, "timeout": 0.5}
+        choices = httpx.post(f"{server.url}/v1/completions", json=body, timeout=30).json()["choices"]
+        assert {choice["finish_reason"] for choice in choices} == {"timeout"}
+        assert "" in {choice["text"] for choice in choices}
+        wait_until_idle(server.url, 2)
 
 
 def test_a_full_queue_refuses_at_once_and_recovers(model_path: Path) -> None:
