@@ -103,7 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--turns", type=int, default=1, help="in which all found rates are tried again; 1 if none"
     )
-    parser.add_argument("--requests", type=int, default=40, help="one after another, three turns; 40 if none")
+    parser.add_argument("--requests", type=int, default=40, help="one after another, nine turns; 40 if none")
     parser.add_argument("--seed", type=int, default=0, help="of arrivals, lengths and contents; 0 if none")
     parser.add_argument("--again", action="store_true", help="measure what is already there too")
     parser.add_argument(

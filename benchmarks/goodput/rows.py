@@ -25,6 +25,10 @@ from twinfer.bench.serve import search
 from twinfer.bench.serve.search import Search
 
 LEAST, MOST, TOLERANCE = 0.05, 100.0, 0.05
+MORE_TURNS = 8
+"""One request after another takes longer or shorter by some 5 % from one server to the next of the same kind,
+by the memory that each gets from the system."""
+
 STEP = 1.21
 """From a guess to the next rate: two halvings later the rate is known within the tolerance."""
 
@@ -114,9 +118,9 @@ def measure_one_by_one(to: Measuring) -> None:
     print(f"{ONE_BY_ONE}: {to.requests} requests of the Azure conversation, lengths ÷2", flush=True)
     first = {mode: one_by_one_seconds(to, mode, SEARCH, max(1, to.requests // 2)) for mode in CHUNKED}
     modes = (DISAGGREGATED, TRADITIONAL, min(first, key=first.__getitem__))
-    for turn in range(1, to.turns + 3):
-        for mode in modes:
-            one_by_one_seconds(to, mode, turn, to.requests)
+    for turn in range(1, to.turns + MORE_TURNS + 1):
+        for place in range(len(modes)):  # Everyone comes first, second and last.
+            one_by_one_seconds(to, modes[(turn + place) % len(modes)], turn, to.requests)
 
 
 def one_by_one_seconds(to: Measuring, mode: str, turn: int, requests: int) -> float:
