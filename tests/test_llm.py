@@ -139,8 +139,9 @@ def test_closing_ends_what_renders_chats(model_path):
 @pytest.mark.parametrize("end", ["close", "exception", "interrupt", "nothing", "kill"])
 def test_no_process_stays_behind(model_path, end):
     script = """
-        import sys, time
+        import signal, sys
         from twinfer import LLM, SamplingParams
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # What runs in the background ignores it.
         llm = LLM(kv_pool_size="32MiB")
         print("ready", flush=True)
         end = sys.argv[1]
