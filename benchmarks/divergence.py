@@ -12,25 +12,18 @@ if greedy decoding would write it.
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.measuring.decoders import arguments, arrange, log_probabilities
 from benchmarks.measuring.record import DOCS, ROOT, fill, save
-from twinfer._native import Decoder
-from twinfer.bench.rig import build_rig
-from twinfer.bench.shapes import page_tables
-from twinfer.cluster.cores import usable_cores
-from twinfer.config import Config
-from twinfer.kv.layout import PAGE_TOKENS
 from twinfer.model.build import choose_isa
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.load import load
 from twinfer.model.resolve import resolve
-from twinfer.serving import decide
 
 EXACT = ("f32", "f32")
 OTHERS = (("f32", "bf16"), ("f32", "int8"), ("auto", "f32"), ("auto", "bf16"), ("auto", "int8"))
@@ -38,13 +31,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--isa", default=None, help="instruction set, the best by default")
-    parser.add_argument("--save", action="store_true", help="keep the figures, and write them into docs")
-    args = parser.parse_args()
+    args = arguments(__doc__, threads=2)
     checkpoint = load(resolve(None, print))
     cases = json.loads((ROOT / "tests/golden/greedy.json").read_text())["cases"]
     isa = choose_isa(args.isa)
@@ -67,20 +54,14 @@ def answers(
     checkpoint: Checkpoint, cases: list[dict[str, Any]], kind: tuple[str, str], threads: int, isa: str
 ) -> list[Floats]:
     """Log-probabilities [tokens, vocabulary] of each case's answer."""
-    cores = usable_cores()[:threads]
-    config = Config.from_options(prefill_precision=kind[0], decode_precision=kind[0], kv_dtype=kind[1])
     longest = max(len(case["prompt_ids"]) + len(case["greedy_ids"]) for case in cases)
-    table = np.array(page_tables(1, longest, PAGE_TOKENS), np.int32)
-    decoder = build_rig(decide(config, checkpoint, cores), cores, isa, table.size, "shared").prefill
-    return [log_probabilities(decoder, case, table) for case in cases]
-
-
-def log_probabilities(decoder: Decoder, case: dict[str, Any], table: NDArray[np.int32]) -> Floats:
-    ids = np.array(case["prompt_ids"] + case["greedy_ids"][:-1], np.int32)
-    whole = decoder.logits(ids, np.array([len(ids)], np.int32), np.zeros(1, np.int32), table)
-    rows = whole[len(case["prompt_ids"]) - 1 :].astype(np.float64)
-    rows -= rows.max(axis=1, keepdims=True)
-    return rows - np.log(np.exp(rows).sum(axis=1, keepdims=True))
+    decoder, _, table = arrange(checkpoint, *kind, threads=threads, isa=isa, sequences=1, tokens=longest)
+    return [
+        log_probabilities(decoder, case["prompt_ids"] + case["greedy_ids"][:-1], table)[
+            len(case["prompt_ids"]) - 1 :
+        ]
+        for case in cases
+    ]
 
 
 def compare(kind: tuple[str, str], exact: list[Floats], got: list[Floats]) -> dict[str, Any]:

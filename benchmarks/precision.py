@@ -11,7 +11,6 @@ after 256 tokens of context.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -19,30 +18,21 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measuring.decoders import arguments, arrange, log_probabilities
 from benchmarks.measuring.record import DOCS, ROOT, fill, machine, save
 from twinfer._native import Decoder
-from twinfer.bench.rig import build_rig
-from twinfer.bench.shapes import page_tables
-from twinfer.cluster.cores import usable_cores
-from twinfer.config import PRECISIONS, Config
-from twinfer.kv.layout import KV_DTYPES, PAGE_TOKENS
+from twinfer.config import PRECISIONS
+from twinfer.kv.layout import KV_DTYPES
 from twinfer.model.build import choose_isa
 from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.load import load
 from twinfer.model.resolve import resolve
-from twinfer.serving import decide
 
 PROMPT, CONTEXT, BATCHES, REPEATS = 512, 256, (1, 16), 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--isa", default=None, help="instruction set, the best by default")
-    parser.add_argument("--save", action="store_true", help="keep the figures, and write them into docs")
-    args = parser.parse_args()
+    args = arguments(__doc__, threads=1)
     checkpoint = load(resolve(None, print))
     text = json.loads((ROOT / "tests/golden/nll.json").read_text())["texts"]["gpl3"]
     isa = choose_isa(args.isa)
@@ -60,11 +50,8 @@ def main() -> None:
 def measure(
     checkpoint: Checkpoint, text: dict[str, Any], precision: str, kv_dtype: str, threads: int, isa: str
 ) -> dict[str, Any]:
-    cores = usable_cores()[:threads]
-    config = Config.from_options(prefill_precision=precision, decode_precision=precision, kv_dtype=kv_dtype)
-    shape = decide(config, checkpoint, cores)
-    tables = np.array(page_tables(max(BATCHES), len(text["ids"]), PAGE_TOKENS), np.int32)
-    decoder = build_rig(shape, cores, isa, tables.size, "shared").prefill
+    room = {"sequences": max(BATCHES), "tokens": len(text["ids"])}
+    decoder, shape, tables = arrange(checkpoint, precision, kv_dtype, threads=threads, isa=isa, **room)
     nll = mean_nll(decoder, text["ids"], tables[:1])
     row = {
         "precision": precision,
@@ -84,12 +71,8 @@ def measure(
 
 def mean_nll(decoder: Decoder, ids: list[int], table: Any) -> float:
     """Mean negative log-likelihood of the text's tokens but the first, natural logarithm."""
-    tokens = np.array(ids, np.int32)
-    whole = decoder.logits(tokens, np.array([len(ids)], np.int32), np.zeros(1, np.int32), table)
-    logits = whole[:-1].astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    chosen = logits[np.arange(len(logits)), tokens[1:]]
-    return float(np.mean(np.log(np.exp(logits).sum(axis=1)) - chosen))
+    rows = log_probabilities(decoder, ids[:-1], table)
+    return float(-np.mean(rows[np.arange(len(rows)), ids[1:]]))
 
 
 def seconds(decoder: Decoder, tokens: list[int], start: int, tables: Any) -> float:

@@ -23,40 +23,37 @@ LIMITS = Limits(read_timeout=0.4, send_timeout=0.5, max_header_size=2000, max_co
 
 
 @pytest.fixture(scope="module")
-def hasty_service() -> FakeService:
-    return FakeService()
+def servers() -> Iterator[dict[str, tuple[FakeService, str]]]:
+    """One that does not wait long, and one that does, however short the heads it takes; with their addresses.
+
+    A loaded machine makes clients slow.
+    """
+    patient = Limits(max_header_size=LIMITS.max_header_size, max_connections=LIMITS.max_connections)
+    hasty_service, patient_service = FakeService(), FakeService()
+    with serving(hasty_service, LIMITS) as hasty_url, serving(patient_service, patient) as patient_url:
+        yield {"hasty": (hasty_service, hasty_url), "patient": (patient_service, patient_url)}
 
 
 @pytest.fixture
-def hasty(hasty_url: str, hasty_service: FakeService) -> str:
-    """A server that does not wait long."""
-    hasty_service.router.reset()
-    return hasty_url
-
-
-@pytest.fixture(scope="module")
-def hasty_url(hasty_service: FakeService) -> Iterator[str]:
-    with serving(hasty_service, LIMITS) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def patient_service() -> FakeService:
-    return FakeService()
+def hasty_service(servers: dict[str, tuple[FakeService, str]]) -> FakeService:
+    servers["hasty"][0].router.reset()
+    return servers["hasty"][0]
 
 
 @pytest.fixture
-def patient(patient_url: str, patient_service: FakeService) -> str:
-    """A server that waits long, however short the heads it takes; a loaded machine makes clients slow."""
-    patient_service.router.reset()
-    return patient_url
+def hasty(servers: dict[str, tuple[FakeService, str]], hasty_service: FakeService) -> str:
+    return servers["hasty"][1]
 
 
-@pytest.fixture(scope="module")
-def patient_url(patient_service: FakeService) -> Iterator[str]:
-    limits = Limits(max_header_size=LIMITS.max_header_size, max_connections=LIMITS.max_connections)
-    with serving(patient_service, limits) as url:
-        yield url
+@pytest.fixture
+def patient_service(servers: dict[str, tuple[FakeService, str]]) -> FakeService:
+    servers["patient"][0].router.reset()
+    return servers["patient"][0]
+
+
+@pytest.fixture
+def patient(servers: dict[str, tuple[FakeService, str]], patient_service: FakeService) -> str:
+    return servers["patient"][1]
 
 
 def exchange(url: str, *pieces: bytes, pause: float = 0.05) -> bytes:
@@ -92,8 +89,10 @@ def test_nothing_is_sent(hasty: str) -> None:
 
 
 def test_a_head_byte_by_byte(hasty: str) -> None:
+    began = time.monotonic()
     reply = exchange(hasty, *(bytes([byte]) for byte in POST))
     assert status_of(reply) == 408
+    assert time.monotonic() - began < 5
 
 
 def test_a_body_byte_by_byte(hasty: str) -> None:
@@ -184,7 +183,8 @@ def test_a_client_that_does_not_read(hasty: str, hasty_service: FakeService) -> 
         connection.sendall(POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         wait_until(lambda: hasty_service.router.tickets)
         (ticket,) = hasty_service.router.tickets
-        wait_until(lambda: ticket.finish_reason == "cancelled")
+        wait_until(lambda: ticket.finish_reason == "cancelled", 5)
+        assert ticket.given < 2_000_000
 
 
 def test_a_client_that_does_not_read_the_end(hasty: str, hasty_service: FakeService) -> None:

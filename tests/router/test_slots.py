@@ -9,11 +9,11 @@ from twinfer.messages import Sampling, Step
 from twinfer.policy.costs import Costs, learn
 from twinfer.policy.pacing import MARGIN
 from twinfer.policy.pages import PageLedger
+from twinfer.policy.slots import Slots
 from twinfer.router.core import Core
 from twinfer.router.generation import Generation
 from twinfer.router.memory import Cache, Memory
 from twinfer.router.request import Request
-from twinfer.router.slots import Slots
 from twinfer.timeline import Timeline
 
 SPLIT = {"prefill-0": "prefill", "decode-0": "decode"}
@@ -90,7 +90,7 @@ def test_one_batch_counts_the_prompts_between_the_tokens(batch, seconds, prompts
         view.count(decode_step(seconds, batch), helped=False)
     whole = seconds + prompts * each
     slots = Slots(1000, 0.5 * whole)
-    assert slots.of(view) in (
+    assert slots.of(view.between) in (
         max(1, math.floor(MARGIN * 0.5 * batch - 1e-6)),
         int(MARGIN * 0.5 * batch + 1e-6),
     )
@@ -102,10 +102,10 @@ def test_a_bad_time_is_not_believed_for_ever():
     slots = Slots(64, 0.02)
     for batch in (3, 4, 5) * 10:
         view.count(decode_step(0.1, batch), helped=False)
-    assert slots.of(view) == 1
+    assert slots.of(view.between) == 1
     for _ in range(200):
         view.count(decode_step(0.004, 1), helped=True)
-    assert slots.of(view) > 1
+    assert slots.of(view.between) > 1
 
 
 def test_the_mean_answer_is_known_from_the_first_and_follows_slowly():

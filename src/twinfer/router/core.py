@@ -14,16 +14,17 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
+from twinfer.policy.costs import Costs
 from twinfer.policy.overload import expected_ttft
 from twinfer.policy.poison import GUILTY
 from twinfer.policy.preemption import choose_victim
 from twinfer.policy.queueing import is_late, turn
 from twinfer.policy.routing import route_decode, route_prefill
+from twinfer.policy.slots import Slots
 from twinfer.router.engines import EngineView, Phase, candidates
 from twinfer.router.memory import Memory
 from twinfer.router.placing import Placing, find_decode_engine
 from twinfer.router.request import Departure, Request, State
-from twinfer.router.slots import Slots
 
 REASONS = {Finish.STOP: "stop", Finish.LENGTH: "length"}
 
@@ -90,8 +91,11 @@ class Core:
         ahead = sum(request.remaining for request in self._prompts() if request.turn < turn)
         rate = sum(engine.costs.rate for engine in candidates(self.engines.values(), "prefill"))
         waiting = sum(request.turn < turn for request in self.queue)
-        start = self.slots.wait(candidates(self.engines.values(), "decode"), self._running, waiting)
-        return expected_ttft(ahead, own, rate, start)
+        return expected_ttft(ahead, own, rate, self.slots.wait(self._decode_costs, self._running, waiting))
+
+    @property
+    def _decode_costs(self) -> list[Costs]:
+        return [engine.between for engine in candidates(self.engines.values(), "decode")]
 
     @property
     def _running(self) -> int:
@@ -259,8 +263,7 @@ class Core:
     def _admit(self, request: Request, now: float) -> bool:
         if self._find_engine(request, "prefill", now) is None:
             return False
-        slots = sum(self.slots.of(engine) for engine in candidates(self.engines.values(), "decode"))
-        if not self.memory.admit(request, self._running, slots):
+        if not self.memory.admit(request, self._running, self.slots.on(self._decode_costs)):
             return False
         request.leased_at = now
         self.tallies.recomputed_tokens += max(0, request.given_up - request.computed)

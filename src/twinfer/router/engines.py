@@ -69,11 +69,11 @@ class EngineView(msgspec.Struct, eq=False):
 
     def count(self, step: Step, *, helped: bool) -> None:
         """Add a step to the work done; `helped` if others had nothing to do and lent their cores."""
+        seconds = step.ended - step.began
         self.work.steps += 1
-        self.work.busy += step.ended - step.began
+        self.work.busy += seconds
         self.work.prompt_tokens += step.prompt_tokens
         self.work.decode_tokens += step.batch
-        seconds = step.ended - step.began
         self.stepped = step.ended
         learn(self.costs, step.prompt_tokens, step.batch, seconds)
         self.computed += seconds

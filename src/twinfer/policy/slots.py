@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 import msgspec
 
-from twinfer.policy.costs import decode_seconds, most_batch, smooth
+from twinfer.policy.costs import Costs, decode_seconds, most_batch, smooth
 from twinfer.policy.overload import slot_wait
 from twinfer.policy.pacing import MARGIN
-from twinfer.router.engines import EngineView
 
 NEWS = 0.05
 """What one more answer counts for in the mean length, at least."""
@@ -18,6 +17,7 @@ NEWS = 0.05
 class Slots(msgspec.Struct):
     """At most `most` requests decode on one engine, and no more than keep `slo_tpot`.
 
+    Engines are known by what a token of each answer costs there, with all that is computed between two.
     `ended` answers have ended; `answer` is the tokens of a usual one, 0 until then.
     """
 
@@ -31,19 +31,23 @@ class Slots(msgspec.Struct):
         self.ended += 1
         self.answer = smooth(self.answer, tokens, max(NEWS, 1 / self.ended))
 
-    def of(self, engine: EngineView) -> int:
-        """Requests that may decode there at a time."""
+    def of(self, costs: Costs) -> int:
+        """Requests that may decode on an engine at a time."""
         if self.slo_tpot is None:
             return self.most
-        most = most_batch(engine.between, MARGIN * self.slo_tpot)
+        most = most_batch(costs, MARGIN * self.slo_tpot)
         return self.most if most is None else min(self.most, most)
 
-    def wait(self, engines: Collection[EngineView], running: int, waiting: int) -> float:
+    def on(self, engines: Iterable[Costs]) -> int:
+        """Requests that may decode on all of them at a time."""
+        return sum(self.of(costs) for costs in engines)
+
+    def ends(self, costs: Costs) -> float:
+        """Answers that end in a second on an engine whose slots are all taken; 0 while that is not known."""
+        slots = self.of(costs)
+        seconds = self.answer * decode_seconds(costs, slots)
+        return slots / seconds if seconds else 0.0
+
+    def wait(self, engines: list[Costs], running: int, waiting: int) -> float:
         """Seconds until a request may start of which `waiting` come before, while `running` have."""
-        slots = [(self.of(engine), engine) for engine in engines]
-        ends = sum(
-            slot / (self.answer * seconds)
-            for slot, engine in slots
-            if (seconds := decode_seconds(engine.between, slot)) and self.answer
-        )
-        return slot_wait(waiting, sum(slot for slot, _ in slots) - running, ends)
+        return slot_wait(waiting, self.on(engines) - running, sum(map(self.ends, engines)))
