@@ -13,7 +13,7 @@ NB_MODULE(_native, m) {
         for (const twinfer::Kernels* k : twinfer::available_kernels()) names.emplace_back(k->name);
         return names;
     });
-    m.def("take_short_turns", twinfer::take_short_turns);
+    m.def("take_turns", twinfer::take_turns);
     twinfer::bind_decoder(m);
     twinfer::bind_kernels(m);
     twinfer::bind_ceiling(m);

@@ -2,9 +2,10 @@
 
 namespace twinfer {
 
-// Asks for short turns on the core (Linux 6.12) for every thread that the process has, and those that they
-// start: a thread with shorter turns than the running one gets the core as soon as it wakes, instead of at
-// the end of that one's turn. Systems that know no such thing refuse, and nothing changes.
-void take_short_turns();
+// Sets how many seconds the calling thread, and those that it starts from now on, keep a core that others
+// want (Linux 6.12, 0.1 to 100 ms): one with shorter turns than the running thread's gets the core when it
+// wakes, instead of at the end of that one's turn. Systems that know no such thing refuse, and nothing
+// changes.
+void take_turns(double seconds);
 
 }  // namespace twinfer

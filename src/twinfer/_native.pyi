@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 def isas() -> list[str]:
     """The instruction sets that this machine can run, best first, of "avx512", "avx2", "generic"."""
 
-def take_short_turns() -> None:
-    """Have every thread of the process, and those that they start, take short turns on its core.
+def take_turns(seconds: float) -> None:
+    """Set how long this thread, and those that it starts from now on, keep a core that others want.
 
-    So one that wakes gets a core at once on which another engine's thread works. Linux 6.12; a no-op before.
+    It is between 0.1 and 100 ms. Linux 6.12; a no-op before.
     """
 
 class Team:

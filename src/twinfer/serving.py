@@ -36,6 +36,7 @@ from twinfer.router.links import Links
 from twinfer.router.memory import Cache, Memory
 from twinfer.router.placing import Placing
 from twinfer.router.router import Router
+from twinfer.turns import CARRYING, take_turns
 
 BACKLOG_STEPS = 2
 WHOLE_PROMPT_STEP = 2048
@@ -85,6 +86,7 @@ async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[
         pool = _region(stack, "twinfer-kv", shape.pool.pages * shape.kv.page_bytes)
         notes = _region(stack, "twinfer-board", board_bytes(len(shape.engines), shape.pool.pages))
         board = Board(map_region(notes.fd, notes.nbytes, writable=True), len(shape.engines))
+        take_turns(CARRYING)  # and the engines' threads that carry messages, being started from here
         links = Links()
         host = Host(links.endpoint, [*(region.fd for region in regions.values()), pool.fd, notes.fd])
         router = Router(

@@ -7,7 +7,7 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from twinfer._native import Decoder, Team, take_short_turns
+from twinfer._native import Decoder, Team
 from twinfer.engine.validation import Bounds
 from twinfer.errors import BadMessageError
 from twinfer.kv.board import LENT, SLOT_WORDS
@@ -15,17 +15,21 @@ from twinfer.kv.layout import Layout
 from twinfer.kv.region import map_region
 from twinfer.messages import Load, Region, Weights
 from twinfer.model.build import build_decoder
+from twinfer.turns import BORROWING, COMPUTING, take_turns
 
 
 def build_team(load: Load, cores: list[int], words: NDArray[np.uint64]) -> Team:
     """Threads on `cores`, and on cores of other engines while `words`, the board's, say so.
 
-    None of them, nor those that carry messages, keeps a core for long from the one that needs it.
+    The calling thread is the first of them. It comes before the others on a core that both want, and after
+    those that carry messages, which have the router's turns.
     """
-    take_short_turns()
     borrowed = load.place.lenders
     places = [-1] * len(cores) + [slot * SLOT_WORDS + LENT for _, slot in borrowed]
-    return Team(cores + [core for core, _ in borrowed], words, places)
+    take_turns(BORROWING)
+    team = Team(cores + [core for core, _ in borrowed], words, places)
+    take_turns(COMPUTING)
+    return team
 
 
 def build(load: Load, team: Team) -> tuple[Decoder, Decoder]:

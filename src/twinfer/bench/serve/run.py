@@ -19,6 +19,7 @@ from twinfer.bench.serve.load import Load, Watch, closed_loop, open_loop, plan
 from twinfer.bench.serve.report import Facts, Run
 from twinfer.bench.serve.wire import Dialect
 from twinfer.bench.serve.workload import Job, Workload
+from twinfer.turns import CARRYING, take_turns
 
 CHAT_MARGIN = 64
 """Tokens of the context left for what a chat template adds, which the client cannot know."""
@@ -55,9 +56,13 @@ class Prepared(msgspec.Struct, frozen=True):
 async def prepare(server: Server, work: Workload, say: Callable[[str], None]) -> Prepared:
     """Reach the server and find out how to ask it.
 
+    What is measured then is the server, whatever else it does on the cores that we share with it: tokens are
+    heard as they come, as they would be on a machine of our own.
+
     Raises:
         ServerError: it cannot be reached, or does not answer.
     """
+    take_turns(CARRYING)
     place = await reach(server.address)
     model, max_len = await find_model(place, server.model, server.api_key)
     dialect = Dialect(model, server.chat, temperature=server.temperature)
