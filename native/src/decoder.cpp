@@ -6,19 +6,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "cut.h"
 #include "embedding.h"
 #include "grow.h"
 
 namespace twinfer {
 namespace {
 
-// Rows of an item of row-wise work, and of a block of a product.
-constexpr long kRowItem = 16;
-constexpr long kProductRows = 96;
-// Blocks begin at multiples of the rows that the products keep in registers.
-constexpr long kRowUnit = 6;
-// Multiplications and additions that an item of a large product has at most, some 0.1 ms.
-constexpr long kItemAdds = 16'000'000;
 // Rows whose tokens are picked at once.
 constexpr size_t kOutputRows = 64;
 
@@ -33,6 +27,7 @@ Decoder::Decoder(Config config, Weights weights, Pool pool, std::shared_ptr<Team
       kernels_(kernels) {
     scratch_.sampling.resize(static_cast<size_t>(team_->size()));
     scratch_.attention.resize(static_cast<size_t>(team_->size()));
+    scratch_.results.assign(static_cast<size_t>(team_->size()), Lines<float>(kResultFloats));
     for (auto& bytes : scratch_.attention) bytes.resize(attention_scratch(config_.head_dim));
 }
 
@@ -67,68 +62,6 @@ void Decoder::grow_rotations(long count) {
 KvLayer Decoder::kv_layer(long layer) const {
     const size_t blocks = static_cast<size_t>(layer * 2 * config_.kv_heads);
     return {pool_.data, pool_.page_bytes, blocks * pool_.block_bytes, pool_.block_bytes, pool_.type};
-}
-
-Activations Decoder::activations(const Matrix& w, long rows) {
-    Activations a{};
-    a.rows = rows;
-    a.stride = w.padded_k();
-    if (w.format == Format::f32) {
-        a.f32 = grow(scratch_.f32, rows * a.stride);
-    } else if (w.format == Format::bf16) {
-        a.bf16 = grow(scratch_.bf16, rows * a.stride);
-    } else {
-        a.codes = grow(scratch_.codes, rows * a.stride);
-        a.groups = grow(scratch_.groups, rows * w.groups());
-    }
-    return a;
-}
-
-// Encodes rows of x for a product with w, after a norm where there is one.
-void Decoder::encode_rows(const Matrix& w, const float* x, long stride, long rows, const float* norm) {
-    const Activations a = activations(w, rows);
-    const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
-    const long width = pad16(w.k);
-    float* normed = grow(scratch_.norm, width * team_->size());
-    team_->run(ceil_div(rows, item), [&](long i, int member) {
-        for (long r = i * item; r < std::min(rows, (i + 1) * item); r++) {
-            const float* row = x + r * stride;
-            if (norm) {
-                float* to = normed + width * member;
-                kernels_.rms_norm(row, norm, config_.rms_eps, w.k, to);
-                row = to;
-            }
-            kernels_.encode(w.format, row, w.k, a, r);
-        }
-    });
-}
-
-// out (=, += or SwiGLU of) the rows encoded last times w.
-void Decoder::multiply(const Matrix& w, long rows, float* out, long out_stride, Epilogue epilogue) {
-    const Activations a = activations(w, rows);
-    const Product product{&w, &a, out, out_stride, epilogue};
-    // Few rows are bound by memory: split columns finely. Many are bound by arithmetic: split into blocks
-    // whose activations stay in cache, and so short that a core may be lent or taken back at any time.
-    const long row_blocks = ceil_div(rows, kProductRows), row_item = ceil_div(rows, row_blocks);
-    auto cut = [&](long block) {
-        return block == row_blocks ? rows : (rows * block / row_blocks + kRowUnit / 2) / kRowUnit * kRowUnit;
-    };
-    const long members = team_->present(), adds = row_item * w.tiles() * 16 * w.k;
-    const long panels =
-        std::clamp(team_->size() == 1 ? 1L
-                   : row_blocks > 1
-                       ? std::max(ceil_div(16 * std::max(2L, members), row_blocks), ceil_div(adds, kItemAdds))
-                   : members > 1 ? 6 * members
-                                 : 1L,
-                   1L, ceil_div(w.tiles(), 2));
-    // Tiles go in pairs. All members get as many, although panels differ by a pair.
-    const long pairs = ceil_div(w.tiles(), 2);
-    team_->run(row_blocks * panels, [&](long i, int) {
-        const long block = i / panels, panel = i % panels;
-        kernels_.matmul[static_cast<int>(w.format)](product, cut(block), cut(block + 1),
-                                                    pairs * panel / panels * 2,
-                                                    std::min(w.tiles(), pairs * (panel + 1) / panels * 2));
-    });
 }
 
 void Decoder::plan(const Pass& pass) {
@@ -175,13 +108,11 @@ void Decoder::run_layers(const Pass& pass) {
     const Config& c = config_;
     const long rows = static_cast<long>(pass.tokens.size()), half = c.head_dim / 2;
     const long q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-    const long wide_width = q_width + 2 * kv_width, ffn_width = pad16(c.ffn);
+    const long wide_width = q_width + 2 * kv_width;
     float* x = grow(scratch_.x, rows * c.hidden);               // [rows][hidden]
     float* wide = grow(scratch_.wide, rows * wide_width);       // [rows][q, k, v]
     float* attended = grow(scratch_.attended, rows * q_width);  // [rows][heads * head_dim]
-    float* hidden = grow(scratch_.hidden, rows * ffn_width);    // [rows][ffn, padded]
-    const long item = rows <= 4 ? rows : std::min(kRowItem, ceil_div(rows, team_->present()));
-    const long items = ceil_div(rows, item);
+    const long item = row_item(rows, *team_), items = ceil_div(rows, item);
 
     team_->run(items, [&](long i, int) {
         for (long r = i * item; r < std::min(rows, (i + 1) * item); r++)
@@ -192,11 +123,13 @@ void Decoder::run_layers(const Pass& pass) {
         const LayerWeights& layer = weights_.layers[static_cast<size_t>(l)];
         const KvLayer kv = kv_layer(l);
 
-        encode_rows(layer.qkv[0].matrix, x, c.hidden, rows, layer.attn_norm);
+        Activations a{};
+        const Matrix* before = nullptr;
         for (const Part& part : layer.qkv) {
-            if (part.column && part.matrix.format != layer.qkv[0].matrix.format)
-                encode_rows(part.matrix, x, c.hidden, rows, layer.attn_norm);
-            multiply(part.matrix, rows, wide + part.column, wide_width, Epilogue::store);
+            const Matrix& w = part.matrix;
+            if (!before || w.format != before->format) a = encode_rows(w, x, c.hidden, rows, layer.attn_norm);
+            multiply(w, a, wide + part.column, wide_width, Epilogue::store);
+            before = &w;
         }
         team_->run(items, [&](long i, int) {
             for (long r = i * item; r < std::min(rows, (i + 1) * item); r++) {
@@ -211,13 +144,11 @@ void Decoder::run_layers(const Pass& pass) {
             }
         });
         run_attention(kv);
-        encode_rows(layer.out, attended, q_width, rows, nullptr);
-        multiply(layer.out, rows, x, c.hidden, Epilogue::add);
+        a = encode_rows(layer.out, attended, q_width, rows, nullptr);
+        multiply(layer.out, a, x, c.hidden, Epilogue::add);
 
-        encode_rows(layer.gate_up, x, c.hidden, rows, layer.ffn_norm);
-        multiply(layer.gate_up, rows, hidden, ffn_width, Epilogue::swiglu);
-        encode_rows(layer.down, hidden, ffn_width, rows, nullptr);
-        multiply(layer.down, rows, x, c.hidden, Epilogue::add);
+        a = encode_rows(layer.gate_up, x, c.hidden, rows, layer.ffn_norm);
+        multiply(layer.down, swiglu(layer, a), x, c.hidden, Epilogue::add);
     }
 }
 
@@ -250,9 +181,8 @@ void Decoder::logits(const Batch& batch, float* out) {
         run_layers(pass);
         std::vector<long> rows(pass.tokens.size());
         std::iota(rows.begin(), rows.end(), 0L);
-        encode_output(rows);
-        multiply(weights_.output, static_cast<long>(rows.size()), out + pass.first * config_.vocab,
-                 config_.vocab, Epilogue::store);
+        multiply(weights_.output, encode_output(rows), out + pass.first * config_.vocab, config_.vocab,
+                 Epilogue::store);
     }
 }
 

@@ -54,14 +54,20 @@ struct Largest {
     int32_t id;
 };
 
-// Grows when a step needs more and is kept; nothing is allocated per step otherwise.
-struct Scratch {
-    Lines<float> x, wide, attended, hidden, norm, panels, logits, cos, sin;
-    std::vector<Largest> largest;  // [panels][rows]
+// Where rows lie that are encoded for a product.
+struct EncodedRows {
     Lines<float> f32;
     Lines<uint16_t> bf16;
     Lines<int8_t> codes;
     Lines<CodeGroup> groups;
+};
+
+// Grows when a step needs more and is kept; nothing is allocated per step otherwise.
+struct Scratch {
+    Lines<float> x, wide, attended, norm, panels, logits, cos, sin;
+    std::vector<Largest> largest;           // [panels][rows]
+    EncodedRows encoded, hidden;            // `hidden` is what SwiGLU comes to
+    std::vector<Lines<float>> results;      // per member, of one group of columns
     std::vector<Lines<uint8_t>> attention;  // per member
     AttentionPlan plan;
     Lines<float> partials;                  // of all split items
@@ -89,13 +95,15 @@ class Decoder {
     void run_layers(const Pass& pass);
     void run_attention(const KvLayer& kv);
     void plan(const Pass& pass);
-    void encode_rows(const Matrix& for_matrix, const float* x, long stride, long rows, const float* norm);
-    void multiply(const Matrix& w, long rows, float* out, long out_stride, Epilogue epilogue);
-    void encode_output(std::span<const long> rows);
-    std::vector<int32_t> run_output(std::span<const uint8_t> greedy, float* logits, long width);
+    Activations encode_rows(const Matrix& for_matrix, const float* x, long stride, long rows,
+                            const float* norm);
+    void multiply(const Matrix& w, const Activations& a, float* out, long out_stride, Epilogue epilogue);
+    Activations swiglu(const LayerWeights& layer, const Activations& a);
+    Activations encode_output(std::span<const long> rows);
+    std::vector<int32_t> run_output(const Activations& a, std::span<const uint8_t> greedy, float* logits,
+                                    long width);
     void pick_tokens(const Batch& batch, std::span<const Sampling> sampling, std::span<const long> rows,
                      std::span<const long> owners, std::span<int32_t> result);
-    Activations activations(const Matrix& w, long rows);
     void grow_rotations(long positions);
     KvLayer kv_layer(long layer) const;
 

@@ -22,7 +22,7 @@ struct Encoded {
         codes.resize(size);
         groups.resize(static_cast<size_t>(rows * w.groups()));
         view = {rows, w.padded_k(), f32.data(), bf16.data(), codes.data(), groups.data()};
-        for (long r = 0; r < rows; r++) kernels.encode(w.format, x + r * w.k, w.k, view, r);
+        for (long r = 0; r < rows; r++) kernels.encode(w.format, x + r * w.k, w.k, view, r, 0);
     }
 };
 

@@ -34,7 +34,7 @@ struct Matrix {
 // What a product needs to know of 64 codes of a row, x = code * scale, in two blocks of 32.
 struct CodeGroup {
     float scale;
-    float ratio;         // the scale of the group before over the group's own
+    float inverse;       // 1 / scale
     float block_sum[2];  // sums of the codes
     int32_t sums;        // the same as two int16
     int32_t offset[2];  // what a block's sum of products with unsigned weights begins with: -128 (int8) or -8
@@ -136,8 +136,9 @@ struct Kernels {
     void (*matmul[4])(const Product&, long row_begin, long row_end, long tile_begin, long tile_end);
     // out = x / rms(x) * weight.
     void (*rms_norm)(const float* x, const float* weight, float eps, long n, float* out);
-    // Encodes x [k] as row `row` for a format.
-    void (*encode)(Format format, const float* x, long k, const Activations& out, long row);
+    // Encodes x [k] as the columns of row `row` from a group of 64 on, and zeros up to a multiple of 64. What
+    // becomes of a group depends on it alone.
+    void (*encode)(Format format, const float* x, long k, const Activations& out, long row, long group);
     // Rotates pairs (2i, 2i+1) of `heads` heads by the angles whose cosines and sines are given.
     void (*rope)(float* x, long heads, long head_dim, const float* cos, const float* sin);
     // Rotates `heads` heads, queries and keys alike, so that no element stands out: scores stay what they

@@ -82,9 +82,12 @@ struct IntProduct {
         const CodeGroup* of = p.x->groups + row;
         Float total[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = splat(0);
+        const CodeGroup* before = of;  // totals are zero then, in any unit
         for (long g = 0; g < groups; g++) {
-            Group::template add_group<R, T>(total, x, of, codes, code_tile, scales, scale_tile, fetch);
+            Group::template add_group<R, T>(total, x, of, before, codes, code_tile, scales, scale_tile,
+                                            fetch);
             x += p.x->rows * 64;
+            before = of;
             of += p.x->rows;
             codes += Group::code_bytes;
             scales += Group::scale_bytes;
@@ -92,7 +95,7 @@ struct IntProduct {
         TW_UNROLL for (int t = 0; t < T; t++) {
             const Float unit = Group::has_units ? load(w.units() + (tile + t) * 16) : splat(0);
             TW_UNROLL for (int r = 0; r < R; r++) {
-                const Float last = splat(of[r - p.x->rows].scale);
+                const Float last = splat(before[r].scale);
                 total[r][t] = mul(total[r][t], Group::has_units ? unit : last);
             }
         }
@@ -110,8 +113,9 @@ struct Steps4 {
     static constexpr int fetches = 1;
 
     template <int R, int T>
-    TW_INLINE void add_group(Float (&total)[R][T], const int8_t* x, const CodeGroup* of, const uint8_t* codes,
-                             long code_tile, const uint8_t* steps, long scale_tile, Fetch<Steps4, T>& fetch) {
+    TW_INLINE void add_group(Float (&total)[R][T], const int8_t* x, const CodeGroup* of, const CodeGroup*,
+                             const uint8_t* codes, long code_tile, const uint8_t* steps, long scale_tile,
+                             Fetch<Steps4, T>& fetch) {
         Int acc[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
             isplat(of[r].offset[1]);
@@ -151,11 +155,13 @@ struct Scaled {
     static constexpr int fetches = 2;
 
     template <int R, int T>
-    TW_INLINE void add_group(Float (&total)[R][T], const int8_t* x, const CodeGroup* of, const uint8_t* codes,
-                             long code_tile, const uint8_t* scales, long scale_tile,
-                             Fetch<Scaled, T>& fetch) {
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) total[r][t] =
-            mul(total[r][t], splat(of[r].ratio));
+    TW_INLINE void add_group(Float (&total)[R][T], const int8_t* x, const CodeGroup* of,
+                             const CodeGroup* before, const uint8_t* codes, long code_tile,
+                             const uint8_t* scales, long scale_tile, Fetch<Scaled, T>& fetch) {
+        TW_UNROLL for (int r = 0; r < R; r++) {
+            const Float ratio = splat(before[r].scale * of[r].inverse);
+            TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = mul(total[r][t], ratio);
+        }
         TW_UNROLL for (int b = 0; b < 2; b++) {
             fetch.share();
             Int acc[R][T];

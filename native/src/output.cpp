@@ -15,23 +15,23 @@ constexpr long kPanelsPerMember = 16;
 }  // namespace
 
 // Norms and encodes some rows of the residual stream for the output matrix.
-void Decoder::encode_output(std::span<const long> rows) {
+Activations Decoder::encode_output(std::span<const long> rows) {
     const long count = static_cast<long>(rows.size());
     // Earlier rows move up in place: they are never needed again.
     float* x = scratch_.x.data();
     for (long i = 0; i < count; i++)
         std::copy_n(x + rows[static_cast<size_t>(i)] * config_.hidden, config_.hidden,
                     x + i * config_.hidden);
-    encode_rows(weights_.output, x, config_.hidden, count, weights_.norm);
+    return encode_rows(weights_.output, x, config_.hidden, count, weights_.norm);
 }
 
-// The rows encoded last times the output matrix, a panel of columns at a time. Of a greedy row the largest is
+// Encoded rows times the output matrix, a panel of columns at a time. Of a greedy row the largest is
 // found while the panel is in the cache, so that its logits are never written to memory; those of others go
 // to `logits`, one row after the other. Returns the greedy rows' tokens.
-std::vector<int32_t> Decoder::run_output(std::span<const uint8_t> greedy, float* logits, long width) {
+std::vector<int32_t> Decoder::run_output(const Activations& a, std::span<const uint8_t> greedy, float* logits,
+                                         long width) {
     const Matrix& w = weights_.output;
-    const long rows = static_cast<long>(greedy.size());
-    const Activations a = activations(w, rows);
+    const long rows = a.rows;
     const long share = ceil_div(w.tiles(), team_->present() == 1 ? 1 : kPanelsPerMember * team_->present());
     const long tiles = std::max(1L, std::min(ceil_div(share, 4), kPanelFloats / (64 * rows))) * 4;
     const long panels = ceil_div(w.tiles(), tiles), panel_width = tiles * 16;
@@ -75,8 +75,8 @@ void Decoder::pick_tokens(const Batch& batch, std::span<const Sampling> sampling
     }
     const long width = pad16(config_.vocab);
     float* logits = grow(scratch_.logits, static_cast<long>(sampled.size()) * width);
-    encode_output(rows);
-    const std::vector<int32_t> ids = run_output(greedy, logits, width);
+    const Activations a = encode_output(rows);
+    const std::vector<int32_t> ids = run_output(a, greedy, logits, width);
     for (size_t i = 0; i < owners.size(); i++) result[static_cast<size_t>(owners[i])] = ids[i];
     team_->run(static_cast<long>(sampled.size()), [&](long i, int member) {
         const size_t s = sampled[static_cast<size_t>(i)];

@@ -10,7 +10,7 @@ void matmul_bf16(const Product&, long, long, long, long);
 void matmul_int8(const Product&, long, long, long, long);
 void matmul_int4(const Product&, long, long, long, long);
 void rms_norm(const float*, const float*, float, long, float*);
-void encode(Format, const float*, long, const Activations&, long);
+void encode(Format, const float*, long, const Activations&, long, long);
 void rope(float*, long, long, const float*, const float*);
 void spread(float*, long, long);
 void write_kv(const KvLayer&, const Heads&, long, long, const float*, const float*);
@@ -30,18 +30,18 @@ void weights(const float*, long, float, float, float, float*, float*);
 const Kernels& TW_TABLE(TW_ISA)() {
     using namespace TW_ISA;
     static constexpr Kernels table = {
-        TW_NAME(TW_ISA),
-        {matmul_f32, matmul_bf16, matmul_int8, matmul_int4},
-        rms_norm,
-        encode,
-        rope,
-        spread,
-        write_kv,
-        attention,
-        attention_part,
-        merge_parts,
-        argmax,
-        weights,
+        .name = TW_NAME(TW_ISA),
+        .matmul = {matmul_f32, matmul_bf16, matmul_int8, matmul_int4},
+        .rms_norm = rms_norm,
+        .encode = encode,
+        .rope = rope,
+        .spread = spread,
+        .write_kv = write_kv,
+        .attention = attention,
+        .attention_part = attention_part,
+        .merge_parts = merge_parts,
+        .argmax = argmax,
+        .weights = weights,
     };
     return table;
 }

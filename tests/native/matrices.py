@@ -58,9 +58,8 @@ def activations(x: Floats, format: str) -> NDArray[np.float64]:
     if format == "bf16":
         return bf16(x).astype(np.float64)
     groups = np.pad(x, ((0, 0), (0, -x.shape[1] % 64))).reshape(len(x), -1, 64)
-    row = np.abs(x).max(axis=1)[:, None, None]
-    most = np.maximum(np.abs(groups).max(axis=2, keepdims=True), row * np.float32(2**-20))
-    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=row > 1e-30)
+    most = np.maximum(np.abs(groups).max(axis=2, keepdims=True), np.float32(1e-20))
+    inverse = np.float32(127) / most
     codes = np.rint(groups * inverse).astype(np.float64)
     return (codes * (most / np.float32(127))).reshape(len(x), -1)[:, : x.shape[1]]
 

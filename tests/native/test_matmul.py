@@ -79,6 +79,19 @@ def test_zero_and_tiny_rows(isa):
         assert (got[0] == 0).all()
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("loud", [0, 1, 2])
+def test_a_group_does_not_depend_on_louder_ones(isa, format, loud):
+    x, source = case(7, 40, 192, 9)
+    weights = source.floats().copy()
+    at = slice(64 * loud, 64 * loud + 64)
+    x[:, at] *= 1e9
+    weights[:, at] = 0
+    layout, weights = packed(tensor(weights), format)
+    w = _native.unpack(layout, weights).astype(np.float64)
+    close(_native.matmul(isa, layout, weights, x), activations(x, format) @ w.T)
+
+
 def test_bad_arguments_are_value_errors(isa):
     x, source = case(2, 20, 64, 8)
     layout, weights = packed(source, "int8")
