@@ -40,32 +40,31 @@ TW_INLINE Float transform(Float x, long size, Float scale) {
     return mul(x, scale);
 }
 
-static void spread_64(float* x) {
-    const Float scale = splat(0.125f);
-    const Float a = load(x), b = load(x + 16), c = load(x + 32), d = load(x + 48);
-    const Float ab = add(a, b), ba = sub(a, b), cd = add(c, d), dc = sub(c, d);
-    store(x, transform(add(ab, cd), 16, scale));
-    store(x + 16, transform(add(ba, dc), 16, scale));
-    store(x + 32, transform(sub(ab, cd), 16, scale));
-    store(x + 48, transform(sub(ba, dc), 16, scale));
-}
-
-static void spread_32(float* x) {
-    const Float scale = splat(0.17677669f), a = load(x), b = load(x + 16);
-    store(x, transform(add(a, b), 16, scale));
-    store(x + 16, transform(sub(a, b), 16, scale));
+// The same of 16 * V elements.
+template <int V>
+TW_INLINE void transform_vectors(float* x, Float scale) {
+    Float v[V];
+    TW_UNROLL for (int i = 0; i < V; i++) v[i] = load(x + i * 16);
+    TW_UNROLL for (int apart = 1; apart < V; apart *= 2) TW_UNROLL for (int i = 0; i < V; i++) {
+        if (i & apart) continue;
+        const Float a = v[i], b = v[i + apart];
+        v[i] = add(a, b);
+        v[i + apart] = sub(a, b);
+    }
+    TW_UNROLL for (int i = 0; i < V; i++) store(x + i * 16, transform(v[i], 16, scale));
 }
 
 // Each head by Hadamard's matrix of the largest power of two that divides its size, 64 at most.
 void spread(float* x, long heads, long head_dim) {
     const long even = head_dim & -head_dim, size = even < 64 ? even : 64, n = heads * head_dim;
     const Float scale = splat(1.0f / __builtin_sqrtf((float)size));
-    if (size == 64) {
-        for (long i = 0; i < n; i += 64) spread_64(x + i);
-    } else if (size == 32) {
-        for (long i = 0; i < n; i += 32) spread_32(x + i);
-    } else {
-        for (long i = 0; i < n; i += 16) store(x + i, transform(take(x, i, n), size, scale), first(n - i));
+    for (long i = 0; i < n; i += size < 16 ? 16 : size) {
+        if (size == 64)
+            transform_vectors<4>(x + i, scale);
+        else if (size == 32)
+            transform_vectors<2>(x + i, scale);
+        else
+            store(x + i, transform(take(x, i, n), size, scale), first(n - i));
     }
 }
 
