@@ -14,23 +14,27 @@ namespace {
 constexpr long kPassRows = 512;
 // Queries that share one attention call at most.
 constexpr long kQueries = 16;
+// Rows of a chunk of attention calls, which share the keys and values of a KV head in cache. Few enough that
+// members can take chunks.
+constexpr long kChunk = 96;
 
 // Tokens of one sequence that follow one another in a pass.
 struct Stretch {
-    size_t pass;
     long row, position, count;
     const int32_t* pages;
 };
 
-// Its attention calls: one KV head after the other, so that the keys and values stay in cache.
+// Its attention calls in order of chunks of rows, of each one KV head after the other.
 void attend(const Config& config, const Stretch& s, std::vector<AttentionItem>& calls) {
     const long group = config.heads / config.kv_heads, heads_at_once = std::min(group, kTileRows);
     const long queries_at_once = std::clamp(kTileRows / group, 1L, kQueries);
-    for (long kv = 0; kv < config.kv_heads; kv++)
-        for (long h = 0; h < group; h += heads_at_once)
-            for (long q = (s.count - 1) / queries_at_once * queries_at_once; q >= 0; q -= queries_at_once)
-                calls.push_back({s.row + q, s.position + q, std::min(queries_at_once, s.count - q), kv,
-                                 kv * group + h, std::min(heads_at_once, group - h), s.pages});
+    const long chunk = ceil_div(kChunk, queries_at_once) * queries_at_once;
+    for (long from = 0; from < s.count; from += chunk)
+        for (long kv = 0; kv < config.kv_heads; kv++)
+            for (long h = 0; h < group; h += heads_at_once)
+                for (long q = from; q < std::min(from + chunk, s.count); q += queries_at_once)
+                    calls.push_back({s.row + q, s.position + q, std::min(queries_at_once, s.count - q), kv,
+                                     kv * group + h, std::min(heads_at_once, group - h), s.pages});
 }
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
@@ -72,7 +76,6 @@ void check_batch(const Config& config, const Batch& b, long pool_pages) {
 
 std::vector<Pass> split_batch(const Config& config, const Batch& b) {
     std::vector<Pass> passes;
-    std::vector<Stretch> stretches;
     long token = 0;
     for (size_t s = 0; s < b.rows.size(); s++) {
         const int32_t* pages = b.page_tables.data() + s * static_cast<size_t>(b.page_columns);
@@ -91,15 +94,10 @@ std::vector<Pass> split_batch(const Config& config, const Batch& b) {
                                        static_cast<int32_t>(position % kPageTokens)});
                 pass.last_of.push_back(done + i + 1 == b.rows[s] ? static_cast<long>(s) : -1);
             }
-            stretches.push_back({passes.size() - 1, row, b.starts[s] + done, count, pages});
+            attend(config, {row, b.starts[s] + done, count, pages}, pass.attention);
             done += count;
         }
     }
-    // The longest first, so that no member is left with one when the others are done.
-    std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
-        return a.position + a.count > b.position + b.count;
-    });
-    for (const Stretch& stretch : stretches) attend(config, stretch, passes[stretch.pass].attention);
     return passes;
 }
 

@@ -86,6 +86,7 @@ void Decoder::run_attention(const KvLayer& kv) {
     };
     team_->run(static_cast<long>(plan.runs.size()), [&](long i, int member) {
         const AttentionRun& run = plan.runs[static_cast<size_t>(i)];
+        if (run.begin == run.end) return;
         kernels_.attention(kv, heads, tiles + run.begin, run.end - run.begin, scratch_of(member));
     });
     team_->run(static_cast<long>(plan.parts.size()), [&](long i, int member) {

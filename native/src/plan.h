@@ -7,7 +7,7 @@
 
 namespace twinfer {
 
-// Tiles [begin, end), which one member computes in turn.
+// Tiles [begin, end), which one member computes in turn; there may be none.
 struct AttentionRun {
     long begin, end;
 };
@@ -26,8 +26,8 @@ struct AttentionPlan {
     long partial_floats = 0;  // of all of these
 };
 
-// Cuts a plan's tiles: into runs of whole tiles that get shorter towards the end, or, where there are too few
-// tiles to keep the members busy, into parts of tiles. How never changes a result.
+// Cuts a plan's tiles, which come in order of rows: into runs of whole tiles, which reorders them, or, where
+// there are too few tiles to keep the members busy, into parts of tiles. How never changes a result.
 void cut(AttentionPlan& plan, long members, long head_dim);
 
 }  // namespace twinfer

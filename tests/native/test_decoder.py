@@ -145,19 +145,22 @@ def test_more_tokens_than_a_pass_holds(tmp_path):
 @pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 def test_long_contexts_are_split_between_threads(tmp_path, isa, kv_dtype):
     checkpoint = model(tmp_path, context_length=2048, heads=6, kv_heads=1, hidden=60, head_dim=34)
-    run = build(checkpoint, "auto", kv_dtype, isa, threads=3, pages=70)
+    run = build(checkpoint, "auto", kv_dtype, isa, threads=3, pages=90)
     tokens = prompt(1000, 4)
     pages = tables(run, [1000])[0]
     run.team.active = 1
     alone = logits(run, [Piece(tokens, 0, pages)])[0]
+    short = logits(run, [Piece([7], 0, pages)])[0]
     for threads in (2, 3):
         run.team.active = threads
+        table, *others = tables(run, [1000] + 20 * [1], 5)
+        rest = [Piece([7], 0, other) for other in others]
         for start in (999, 990, 640):
-            for rest in ([], [Piece([7], 0, tables(run, [1000, 1], 5)[1])]):
-                table = tables(run, [1000, 1], 5)[0]
+            for before, after in ([], []), ([], rest[:1]), (rest, []), (rest[:6], rest[6:]):
                 logits(run, [Piece(tokens[:start], 0, table)])
-                part = logits(run, [Piece(tokens[start:], start, table), *rest])[0]
-                assert np.array_equal(part, alone[start:])
+                parts = logits(run, [*before, Piece(tokens[start:], start, table), *after])
+                assert np.array_equal(parts.pop(len(before)), alone[start:])
+                assert all(np.array_equal(part, short) for part in parts)
 
 
 def test_samples_where_asked_from_seed_and_position(tmp_path):
