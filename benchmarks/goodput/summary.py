@@ -126,13 +126,15 @@ def one_by_one_row(entries: Sequence[Entry]) -> dict[str, Any] | None:
     whole = [turn for turn in turns.values() if {DISAGGREGATED, TRADITIONAL} < set(turn)]
     if not whole:
         return None
-    others = [mode for mode in whole[0] if mode != DISAGGREGATED]
+    others = [TRADITIONAL, next(mode for mode in whole[0] if mode in CHUNKED)]
     ratios = {mode: [round(turn[DISAGGREGATED] / turn[mode], 3) for turn in whole] for mode in others}
     over = {mode: round(statistics.median(of), 3) for mode, of in ratios.items()}
     return {
         "requests": max(entry["requests"] for entry in entries),
-        "best_chunked": next(mode for mode in others if mode in CHUNKED),
-        "seconds": {mode: round(statistics.median(t[mode] for t in whole), 2) for mode in whole[0]},
+        "best_chunked": others[1],
+        "seconds": {
+            mode: round(statistics.median(t[mode] for t in whole), 2) for mode in (DISAGGREGATED, *others)
+        },
         "over": over,
         "ratios": ratios,
         "aims": dict.fromkeys(others, ONE_BY_ONE_AIM),
