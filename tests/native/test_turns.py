@@ -48,7 +48,7 @@ print(own())
 
 ENGINES = """
 from collections import Counter
-from twinfer import LLM, SamplingParams
+from twinfer import LLM
 
 if __name__ == "__main__":
     user = own()
