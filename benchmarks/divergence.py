@@ -7,7 +7,7 @@ if greedy decoding would write it.
 
     python -m benchmarks.divergence [--threads 2] [--isa NAME] [--save]
 
-`--save` keeps the figures in results/divergence.json and writes the table into docs/precision.md.
+`--save` keeps the figures in results/MACHINE/divergence.json and writes the table into docs/precision.md.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ def main() -> None:
     )
     parser.add_argument("--requests", type=int, default=40, help="of each length")
     parser.add_argument("--lengths", default="32,512,2048", help="prompt tokens, separated by commas")
-    parser.add_argument("--save", action="store_true", help="keep the figures in results/handover.json")
+    parser.add_argument(
+        "--save", action="store_true", help="keep the figures in results/MACHINE/handover.json"
+    )
     args = parser.parse_args()
     rows = []
     with LLM(kv_pool_size="512MiB", seed=0) as llm:

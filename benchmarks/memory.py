@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--pool", default="1GiB", help="size of the KV pool")
     parser.add_argument("--prefill-engines", type=int, default=1)
     parser.add_argument("--decode-engines", type=int, default=1)
-    parser.add_argument("--save", action="store_true", help="keep the figures in results/memory.json")
+    parser.add_argument("--save", action="store_true", help="keep the figures in results/MACHINE/memory.json")
     args = parser.parse_args()
     began = time.perf_counter()
     with LLM(

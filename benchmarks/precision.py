@@ -6,7 +6,7 @@ after 256 tokens of context.
 
     python -m benchmarks.precision [--threads 1] [--isa NAME] [--save]
 
-`--save` keeps the figures in results/precision.json and writes the table into docs/precision.md.
+`--save` keeps the figures in results/MACHINE/precision.json and writes the table into docs/precision.md.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def write_table(rows: list[dict[str, Any]], threads: int, isa: str) -> None:
         "|---|---|---|---|---|---|---|---|",
         *map(row_text, rows),
     ]
-    fill(DOCS / "precision.md", "precision", lines)
+    fill(DOCS / "precision.md", "precision", lines, where)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,9 @@ def main() -> None:
     parser.add_argument("--batches", default="1,16,64", help="requests a step, separated by commas")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--save", action="store_true", help="keep the figures in results/step_overhead.json")
+    parser.add_argument(
+        "--save", action="store_true", help="keep the figures in results/MACHINE/step_overhead.json"
+    )
     args = parser.parse_args()
     batches = [int(batch) for batch in args.batches.split(",")]
     rows = measure(batches, args.steps, args.threads)

@@ -8,7 +8,7 @@ second time with 8-bit KV.
     python -m benchmarks.rivals.install openvino llama_cpp vllm
     python -m benchmarks.engines [--rounds 3] [--rivals openvino,llama_cpp] [--save]
 
-With `--save` the figures go to results/engines.json, the table to docs/engines.md and the plot beside it. A
+With `--save` the figures go to results/MACHINE/engines.json, table and picture to docs/engines.md. A
 measurement that other processes disturbed is taken again, up to `--tries` times, and the table says where
 that did not help.
 """
@@ -29,13 +29,13 @@ from benchmarks.engines.docs import write
 from benchmarks.engines.plot import plot
 from benchmarks.engines.rows import OURS, ROWS, Measured, Row, reached, summary
 from benchmarks.measuring.quiet import BEARABLE, run_quietly
-from benchmarks.measuring.record import DOCS, machine, save
+from benchmarks.measuring.record import DOCS, machine, picture, save
 from benchmarks.rivals.catalog import RIVALS, is_installed, python_of
 from benchmarks.rivals.folder import folder_of
 from twinfer.model.resolve import resolve
 
 CONTEXT = 256
-DOCUMENT, PLOT = DOCS / "engines.md", DOCS / "engines.png"
+DOCUMENT = DOCS / "engines.md"
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
     if args.save:
         where = save("engines", figures)["machine"]
         write(where, measured, DOCUMENT)
-        plot(where, measured, PLOT)
+        plot(where, measured, DOCS / picture(where, "engines"))
     else:
         print(json.dumps(figures))
 
@@ -145,7 +145,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=24, help="of each decode in a round")
     parser.add_argument("--tries", type=int, default=3, help="of a measurement that others disturb")
     parser.add_argument("--wait", type=float, default=20, help="seconds for others to be done, before each")
-    parser.add_argument("--save", action="store_true", help="keep results/engines.json and docs/engines.png")
+    parser.add_argument(
+        "--save", action="store_true", help="keep results/MACHINE/engines.json and fill in docs/engines.md"
+    )
     args = parser.parse_args()
     missing = [name for name in args.rivals if not is_installed(name)]
     if missing or not args.rivals:

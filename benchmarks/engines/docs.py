@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines.rows import OURS, reached
-from benchmarks.measuring.record import described, fill
+from benchmarks.measuring.record import described, fill, picture
 from benchmarks.rivals.catalog import RIVALS
 
 
@@ -21,8 +21,10 @@ def write(machine: dict[str, Any], rows: list[dict[str, Any]], document: Path) -
         f"| | {' | '.join(titles)} | ratio | with 8-bit KV | floor | aim | roofline |",
         "|---" * (len(names) + 6) + "|",
         *(_line(row, names) for row in rows),
+        "",
+        f"![every engine over the best rival]({picture(machine, 'engines')})",
     ]
-    fill(document, "engines", lines)
+    fill(document, "engines", lines, machine)
 
 
 def _line(row: dict[str, Any], names: list[str]) -> str:

@@ -12,17 +12,19 @@ end the rates that were found are tried once more, in turns. Further rows: one r
     python -m benchmarks.goodput --draft /tmp/try --seconds 8   a rough look, kept apart
     python -m benchmarks.goodput --render                       tables and pictures from what is there
 
-Each measurement is saved at once in benchmarks/results/goodput.json; interrupted, the program goes on where
-it was when it is started again. It measures again what is not of this code (src/, native/) or not with these
-settings, and everything with --again. After each row docs/goodput.md and its pictures are written.
+Each measurement is saved at once in benchmarks/results/MACHINE/goodput.json; interrupted, the program goes
+on where it was when it is started again. It measures again what is not of this code (src/, native/) or not
+with these settings, and everything with --again. After each row docs/goodput.md and its pictures are written.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from benchmarks.goodput.book import Book
 from benchmarks.goodput.docs import show, write
@@ -30,23 +32,29 @@ from benchmarks.goodput.plot import bars, curves
 from benchmarks.goodput.rows import Measuring, measure_one_by_one, measure_workload
 from benchmarks.goodput.summary import summary
 from benchmarks.goodput.table import ONE_BY_ONE, WORKLOADS
-from benchmarks.measuring.record import DOCS, RESULTS, code_version, machine
+from benchmarks.measuring.record import DOCS, RESULTS, code_version, machine, picture, results
 from benchmarks.measuring.serving import MeasureError
 from benchmarks.rivals.catalog import RIVALS, is_installed
 
 ROWS = (*WORKLOADS, ONE_BY_ONE)
+KEPT = "goodput.json"
+EMPTY = "<!-- table: benchmarks.goodput -->\n<!-- end -->\n"
+"""A document with a place for the table."""
 
 
 def main() -> None:
     args = _arguments()
+    if args.render:
+        for path in [args.draft / KEPT] if args.draft else sorted(RESULTS.glob(f"*/{KEPT}")):
+            record = json.loads(path.read_text())
+            render({**record, "rows": summary(record["entries"])}, args.draft)
+        return
     identity = {"code": code_version(), "seconds": args.seconds, "seed": args.seed}
-    folder = args.draft
-    book = Book((folder or RESULTS) / "goodput.json", identity, machine(), summary)
+    path = args.draft / KEPT if args.draft else results("goodput")
     try:
-        failed = [] if args.render else measure(book, args)
+        failed = measure(Book(path, identity, machine(), summary), args)
     except KeyboardInterrupt:
         sys.exit("goodput: interrupted; started again, it goes on here")
-    render(book, folder)
     if failed:
         sys.exit("\n".join(["goodput: error: not everything could be measured", *failed]))
 
@@ -67,23 +75,23 @@ def measure(book: Book, args: argparse.Namespace) -> list[str]:
             print(f"  {error}", flush=True)
         book.save()
         show(book.rows())
-        render(book, args.draft)
+        render(book.record(), args.draft)
     return failed
 
 
-def render(book: Book, draft: Path | None) -> None:
+def render(record: dict[str, Any], draft: Path | None) -> None:
     """Tables and pictures of all rows there are: in docs/, or beside the draft's measurements."""
-    rows = book.rows()
+    where, rows = record["machine"], record["rows"]
     if not rows:
         return
     folder = DOCS if draft is None else draft
     document = folder / "goodput.md"
-    if not document.exists():
-        document.write_text("")
-    write(rows, document)
+    if draft:
+        document.write_text(EMPTY)
+    write(where, rows, document)
     if set(rows) - {ONE_BY_ONE}:
-        bars(book.machine, rows, folder / "goodput.png")
-        curves(book.machine, rows, book.entries, folder / "goodput-curves.png")
+        bars(where, rows, folder / picture(where, "goodput"))
+        curves(where, rows, record["entries"], folder / picture(where, "goodput-curves"))
 
 
 def _arguments() -> argparse.Namespace:

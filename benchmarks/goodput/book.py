@@ -27,7 +27,7 @@ class Book:
     ) -> None:
         self._path = path
         self._identity = dict(identity)
-        self.machine = dict(machine)
+        self._machine = dict(machine)
         self._summarise = summarise
         self.entries: list[Entry] = json.loads(path.read_text())["entries"] if path.exists() else []
 
@@ -52,12 +52,15 @@ class Book:
     def rows(self) -> Any:
         return self._summarise(self.entries)
 
+    def record(self) -> dict[str, Any]:
+        """What is saved."""
+        return {"machine": self._machine, "rows": self.rows(), "entries": self.entries}
+
     def save(self) -> None:
         """Write everything, at once or not at all."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        whole = {"machine": self.machine, "rows": self.rows(), "entries": self.entries}
         draft = self._path.with_suffix(".draft")
-        draft.write_text(json.dumps(whole, indent=1) + "\n")
+        draft.write_text(json.dumps(self.record(), indent=1) + "\n")
         draft.replace(self._path)
 
     def _is_current(self, entry: Entry) -> bool:

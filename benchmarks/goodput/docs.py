@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.goodput.table import DISAGGREGATED, ITL_WORKLOAD, ONE_BY_ONE, WORKLOADS
-from benchmarks.measuring.record import fill, machine
+from benchmarks.measuring.record import fill, picture
 from benchmarks.rivals.catalog import RIVALS
 
 Rows = dict[str, Any]
@@ -25,9 +25,8 @@ def show(rows: Rows) -> None:
     Console(highlight=False, width=150).print(table)
 
 
-def write(rows: Rows, path: Path) -> None:
-    """Write the tables into a document."""
-    where = machine()
+def write(where: dict[str, Any], rows: Rows, path: Path) -> None:
+    """Write a machine's tables, and its pictures' places, into a document."""
     codes = sorted({code for row in rows.values() for code in row["measured"]})
     lines = [
         f"{where['cpu']}, {where['cores']} cores; code {'; '.join(codes)}. {_quiet(rows)}",
@@ -44,7 +43,14 @@ def write(rows: Rows, path: Path) -> None:
             f" gaps between tokens is {itl['p99_ms']:.1f} ms, {itl['over_target']:.2f} times the target"
             f" (aimed at: at most {itl['aim']:g}; {_verdict(itl['met'])}).",
         ]
-    fill(path, "goodput", lines)
+    if set(rows) - {ONE_BY_ONE}:
+        pictures = {
+            "goodput": "Goodput by workload and server",
+            "goodput-curves": "Share of requests within their targets against the rate",
+        }
+        for name, said in pictures.items():
+            lines += ["", f"![{said}]({picture(where, name)})"]
+    fill(path, "goodput", lines, where)
 
 
 def _quiet(rows: Rows) -> str:

@@ -1,4 +1,4 @@
-"""Where and when a figure was measured, and the file it is kept in."""
+"""Where and when a figure was measured, and the files it is kept in: each machine has a folder of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -27,19 +28,35 @@ def machine() -> dict[str, Any]:
     }
 
 
+def short_name(machine: dict[str, Any]) -> str:
+    """A machine's name for folders and marks: that of its processor."""
+    return re.sub("[^a-z0-9]+", "-", machine["cpu"].lower()).strip("-")
+
+
+def results(name: str) -> Path:
+    """The file of figures measured on this machine."""
+    return RESULTS / short_name(machine()) / f"{name}.json"
+
+
+def picture(machine: dict[str, Any], name: str) -> str:
+    """The path of a machine's picture, from the folder of the documents that show it."""
+    return f"pictures/{short_name(machine)}/{name}.png"
+
+
 def described(machine: dict[str, Any]) -> str:
     """A machine in a document's words."""
     return f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}, {machine['date']}"
 
 
 def save(name: str, figures: dict[str, Any]) -> dict[str, Any]:
-    """Write the figures with their machine to `results/NAME.json`, and print them as one JSON line.
+    """Write the figures with their machine to `results/MACHINE/NAME.json`, and print them as one JSON line.
 
     Returns what was written.
     """
-    RESULTS.mkdir(exist_ok=True)
+    path = results(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
     record = {"machine": machine(), **figures}
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    path.write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(figures))
     return record
 
@@ -52,12 +69,25 @@ def code_version() -> str:
     return commit + (f"+{hashlib.sha256(changes.encode()).hexdigest()[:7]}" if changes else "")
 
 
-def fill(path: Path, program: str, lines: list[str]) -> None:
-    """Replace what a document holds between the marks of a program by these lines."""
-    begin, end = f"<!-- table: benchmarks.{program} -->\n", "<!-- end -->\n"
-    before, _, rest = path.read_text().partition(begin)
+def fill(path: Path, program: str, lines: list[str], machine: dict[str, Any] | None = None) -> None:
+    """Replace what a document holds between the marks of a program by these lines.
+
+    What depends on the machine has marks for each; a new one comes after the others.
+
+    Raises:
+        ValueError: the document has no place for this program.
+    """
+    text, end = path.read_text(), "<!-- end -->\n"
+    wanted = f"<!-- table: benchmarks.{program}{f' on {short_name(machine)}' if machine else ''} -->\n"
+    marks = re.findall(f"<!-- table: benchmarks.{re.escape(program)}(?: on .*)? -->\n", text)
+    if not marks:
+        raise ValueError(f"{path} has no place for what benchmarks.{program} writes")
+    if wanted not in marks:
+        before, last, rest = text.rpartition(marks[-1])
+        text = before + last + rest.replace(end, f"{end}\n{wanted}{end}", 1)
+    before, _, rest = text.partition(wanted)
     after = rest.partition(end)[2]
-    path.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
+    path.write_text(before + wanted + "\n".join(lines) + "\n" + end + after)
 
 
 def _cpu_model() -> str:

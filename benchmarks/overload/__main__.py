@@ -8,8 +8,8 @@ been sent, single ones are, one after the other, until their first token comes a
     python -m benchmarks.overload --times 2 --seconds 180 --probe-seconds 60 --save overload-twice
     python -m benchmarks.overload --render overload-twice                              the document only
 
-`--save NAME` keeps the figures in results/NAME.json, and writes them into the document that has a place for
-them: docs/reliability.md for `overload`, docs/goodput.md for `overload-twice`.
+`--save NAME` keeps the figures in results/MACHINE/NAME.json, and writes them into the document that has a
+place for them: docs/reliability.md for `overload`, docs/goodput.md for `overload-twice`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.goodput.servers import launch
 from benchmarks.goodput.table import DISAGGREGATED
 from benchmarks.measuring.generator import bench
-from benchmarks.measuring.record import DOCS, RESULTS, save
+from benchmarks.measuring.record import DOCS, results, save
 from benchmarks.measuring.serving import MeasureError, serving
 from benchmarks.overload.docs import show, write
 from benchmarks.overload.offered import overload
@@ -46,7 +46,7 @@ def main() -> None:
         if name:
             save(name, figures)
     if name:
-        write(name, json.loads((RESULTS / f"{name}.json").read_text()), DOCS)
+        write(name, json.loads(results(name).read_text()), DOCS)
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--output", default="64", help="tokens of answers")
     parser.add_argument("--slo-ttft", type=float, default=2.0, help="seconds; 2 if none")
     parser.add_argument("--slo-tpot", type=float, default=0.04, help="seconds; 0.04 if none")
-    parser.add_argument("--save", metavar="NAME", help="keep the figures in results/NAME.json")
+    parser.add_argument("--save", metavar="NAME", help="keep the figures in results/MACHINE/NAME.json")
     parser.add_argument("--render", metavar="NAME", help="measure nothing, write what was kept as NAME")
     return parser.parse_args()
 

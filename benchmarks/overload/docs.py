@@ -28,8 +28,8 @@ def write(name: str, record: dict[str, Any], folder: Path) -> None:
     ]
     program = f"overload --save {name}"
     for document in sorted(folder.glob("*.md")):
-        if f"<!-- table: benchmarks.{program} -->" in document.read_text():
-            fill(document, program, lines)
+        if f"<!-- table: benchmarks.{program} on " in document.read_text():
+            fill(document, program, lines, record["machine"])
 
 
 def title(figures: dict[str, Any]) -> str:

@@ -162,8 +162,9 @@ def test_the_rows_as_tables_and_pictures(tmp_path, servers):
     rows = to.book.rows()
     show(rows)
     document = tmp_path / "goodput.md"
-    document.write_text("before\n<!-- table: benchmarks.goodput -->\nold\n<!-- end -->\nafter\n")
-    write(rows, document)
+    document.write_text("before\n<!-- table: benchmarks.goodput on any -->\nold\n<!-- end -->\nafter\n")
+    machine = {"cpu": "any", "cores": 2, "date": "today"}
+    write(machine, rows, document)
     text = document.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -171,7 +172,7 @@ def test_the_rows_as_tables_and_pictures(tmp_path, servers):
     assert "1.20 times the target" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines}) == 1
-    machine = {"cpu": "any", "cores": 2, "date": "today"}
+    assert "](pictures/any/goodput-curves.png)" in text
     bars(machine, rows, tmp_path / "bars.png")
     curves(machine, rows, to.book.entries, tmp_path / "curves.png")
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("bars.png", "curves.png"))
