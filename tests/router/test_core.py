@@ -125,6 +125,17 @@ def test_what_was_used_last_is_evicted_last_and_the_end_before_the_beginning():
     assert left == [1, 3]
 
 
+def test_an_engine_may_end_an_answer_that_was_cancelled_meanwhile():
+    cluster = Cluster({"mixed-0": "mixed"}, pages=20)
+    request = cluster.submit([3] * 5, 4)
+    cluster.turn("mixed-0")
+    cluster.event(cluster.core.cancel, request.id)
+    for messages in (1, 0, 0):  # It hears that it is to decode, not of the cancel.
+        cluster.turn("mixed-0", messages)
+    cluster.finish()
+    assert request.finish_reason == "cancelled"
+
+
 @given(ROLES, REQUESTS, st.data())
 def test_cancelling_anywhere_frees_the_pages_and_harms_nobody(roles, asked, data):
     cluster = Cluster(roles, pages=20)

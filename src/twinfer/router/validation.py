@@ -117,7 +117,8 @@ def _check_tokens(step: Step, view: EngineView, vocab: int) -> None:
 
 def _check_finish(request: Request, token: int, finish: int) -> None:
     stops = token in request.generation.stop_tokens
-    full = len(request.tokens) + 1 >= request.max_length
+    # Of one that has been cancelled no more tokens were counted, until its engine lets it go.
+    full = len(request.tokens) + 1 >= request.max_length or request.finish_reason is not None
     if finish == Finish.NONE or (finish == Finish.STOP and stops) or (finish == Finish.LENGTH and full):
         return
     _refuse(f"request {request.id} finished with reason {finish}, which does not hold")
