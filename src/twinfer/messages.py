@@ -196,8 +196,9 @@ class Step(msgspec.Struct, tag="step", array_like=True):
     """One step's outcome: the new token of every request that got one, and how far prompts came.
 
     `requests[i]` got `tokens[i]`; `finishes[i]` says whether the engine has let it go with that.
-    `chunks` holds `(request, computed)` for prompts that are not done yet. `prompt_tokens` and
-    `batch` are what the step carried: prompt tokens, and requests in decode.
+    `chunks` holds `(request, computed)` for prompts that are not done yet. `prompt_tokens`,
+    `batch` and `context` are what the step carried: prompt tokens, requests in decode, and the tokens before
+    theirs that these read together.
     """
 
     requests: list[int]
@@ -208,6 +209,7 @@ class Step(msgspec.Struct, tag="step", array_like=True):
     ended: float
     prompt_tokens: int
     batch: int
+    context: int
 
 
 class Usage(msgspec.Struct, tag="usage", array_like=True):

@@ -1,62 +1,15 @@
-"""What steps cost, and where a prompt is computed."""
+"""Where a prompt is computed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinfer.policy.costs import Costs, decode_seconds, learn, most_batch
 from twinfer.policy.pacing import MARGIN
 from twinfer.policy.placement import CLEARLY, Decode, Prefill, place_on_decode, step_budget
 
 SECONDS = st.floats(1e-5, 0.05)
 PREFILLS = st.builds(Prefill, st.floats(0, 2), SECONDS, st.integers(0, 50))
 DECODES = st.builds(Decode, SECONDS, st.integers(0, 64), SECONDS, st.none() | st.floats(0.005, 0.2))
-
-
-@given(st.floats(0, 0.02), st.floats(0, 0.002), st.lists(st.integers(1, 64), min_size=30, max_size=60))
-def test_steps_on_a_line_are_foreseen(base, slope, batches):
-    costs = Costs()
-    for batch in batches:
-        learn(costs, 0, batch, base + slope * batch)
-    recent = batches[-10:]
-    if max(recent) - min(recent) >= 2:
-        assert decode_seconds(costs, 32) == pytest.approx(base + slope * 32, rel=1e-3, abs=1e-6)
-    low, high = base + slope * min(batches), base + slope * max(batches)
-    assert low - 1e-9 <= decode_seconds(costs, batches[-1]) <= high + 1e-9
-
-
-@given(st.floats(0.001, 0.02), st.floats(0.0001, 0.002), st.integers(2, 40), SECONDS)
-def test_the_largest_batch_that_keeps_a_target_is_on_the_same_line(base, slope, usual, seconds):
-    costs = Costs()
-    assert most_batch(costs, seconds) is None
-    for batch in [usual - 1, usual, usual + 1] * 10:
-        learn(costs, 0, batch, base + slope * batch)
-    most = most_batch(costs, seconds)
-    if most is None:
-        assert base + slope * 1.9 * usual <= seconds
-    elif most > 1:
-        assert base + slope * most <= seconds * 1.001
-        assert base + slope * (most + 1) >= seconds * 0.999
-
-
-def test_steps_of_one_size_that_are_too_long_are_cut_in_proportion():
-    costs = Costs()
-    for _ in range(30):
-        learn(costs, 0, 20, 0.020)
-    assert most_batch(costs, 0.015) == 15
-    assert most_batch(costs, 0.0001) == 1
-    assert most_batch(costs, 0.05) is None
-
-
-def test_answers_in_a_step_are_not_counted_as_prompt():
-    costs = Costs()
-    assert decode_seconds(costs, 5) == 0.0
-    for _ in range(30):
-        learn(costs, 0, 8, 0.010)
-        learn(costs, 20, 8, 0.030)
-    assert costs.token == pytest.approx(0.001)
-    learn(costs, 20, 8, 0.005)
-    assert 0 < costs.token < 0.001
 
 
 @given(DECODES, st.integers(1, 512))

@@ -150,9 +150,21 @@ class Bench:
             self.context.destroy()
 
 
-def step(requests=(), tokens=(), finishes=None, chunks=(), began=1.0, ended=2.0, prompt_tokens=0, batch=0):
+def step(
+    requests=(),
+    tokens=(),
+    finishes=None,
+    chunks=(),
+    began=1.0,
+    ended=2.0,
+    prompt_tokens=0,
+    batch=0,
+    context=0,
+):
     finishes = [0] * len(tokens) if finishes is None else finishes
-    return Step(list(requests), list(tokens), finishes, list(chunks), began, ended, prompt_tokens, batch)
+    return Step(
+        list(requests), list(tokens), finishes, list(chunks), began, ended, prompt_tokens, batch, context
+    )
 
 
 def run(scenario):
@@ -187,6 +199,7 @@ BAD = {
     "not a time": step(began=float("nan")),
     "more work than there is": step(prompt_tokens=10**6),
     "a larger batch than there is": step(batch=2),
+    "more context than there is": step(batch=1, context=1000),
     "usage of cores it has not": Usage([1.0, 1.0, 1.0], 0, 0.0, 0.0, 0.0),
     "usage that counts down": Usage([], 0, -1.0, 0.0, 0.0),
     "usage of the future": Usage([], 0, 1e12, 0.0, 0.0),

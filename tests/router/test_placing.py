@@ -60,10 +60,10 @@ class Deployment:
         self.core = Core(Memory(ledger, 16, Cache()), slots=64, backlog=1024, placing=bounds)
         self.core.add_engine("prefill-0", "prefill", (), 0.0)
         self.core.add_engine("decode-0", "decode", (), 0.0)
-        self.core.on_step("prefill-0", Step([], [], [], [], 1.0, 1.1, 500, 0), 1.1)
+        self.core.on_step("prefill-0", Step([], [], [], [], 1.0, 1.1, 500, 0, 0), 1.1)
         for batch in (1, 2, 3, 4) * 5:
             seconds = 0.003 + 0.001 * batch
-            self.core.on_step("decode-0", Step([], [], [], [], 2.0, 2.0 + seconds, 0, batch), 2.1)
+            self.core.on_step("decode-0", Step([], [], [], [], 2.0, 2.0 + seconds, 0, batch, 0), 2.1)
         self.numbers = iter(range(1, 99))
 
     def submit(self, length, now):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinfer.messages import Sampling, Step
-from twinfer.policy.costs import Costs, learn
+from twinfer.policy.costs import Answers, Costs, learn
 from twinfer.policy.pacing import MARGIN
 from twinfer.policy.pages import PageLedger
 from twinfer.policy.slots import Slots
@@ -43,7 +43,7 @@ def running(core):
 
 
 def decode_step(seconds, batch, prompt_tokens=0):
-    return Step([], [], [], [], 10.0, 10.0 + seconds, prompt_tokens, batch)
+    return Step([], [], [], [], 10.0, 10.0 + seconds, prompt_tokens, batch, 0)
 
 
 def test_no_more_start_than_decode_steps_in_time():
@@ -56,7 +56,7 @@ def test_no_more_start_than_decode_steps_in_time():
 
     costs = Costs()
     for batch in (5, 6, 7, 8) * 5:
-        learn(costs, 0, batch, 0.003 + 0.001 * batch)
+        learn(costs, 0, Answers(batch, 0), 0.003 + 0.001 * batch)
     assert started(0.015) == int((MARGIN * 0.015 - 0.003) / 0.001) == 11
     assert started(0.01) == 6
     assert started(0.1) == started(None) == 19
@@ -90,7 +90,7 @@ def test_one_batch_counts_the_prompts_between_the_tokens(batch, seconds, prompts
         view.count(decode_step(seconds, batch), helped=False)
     whole = seconds + prompts * each
     slots = Slots(1000, 0.5 * whole)
-    assert slots.of(view.between) in (
+    assert slots.of(view.between, 0) in (
         max(1, math.floor(MARGIN * 0.5 * batch - 1e-6)),
         int(MARGIN * 0.5 * batch + 1e-6),
     )
@@ -102,10 +102,10 @@ def test_a_bad_time_is_not_believed_for_ever():
     slots = Slots(64, 0.02)
     for batch in (3, 4, 5) * 10:
         view.count(decode_step(0.1, batch), helped=False)
-    assert slots.of(view.between) == 1
+    assert slots.of(view.between, 0) == 1
     for _ in range(200):
         view.count(decode_step(0.004, 1), helped=True)
-    assert slots.of(view.between) > 1
+    assert slots.of(view.between, 0) > 1
 
 
 def test_the_mean_answer_is_known_from_the_first_and_follows_slowly():

@@ -90,10 +90,10 @@ def test_a_step_that_is_accepted_is_true(step):
 @pytest.mark.parametrize(
     "step",
     [
-        Step([], [], [], [], 1, 2, 0, 0),
-        Step([], [], [], [(1, 3)], 1, 2, 2, 0),
-        Step([1, 2], [5, 6], [0, 0], [], 1, 2, 3, 1),
-        Step([2, 3], [9, 6], [1, 2], [], 1, 1, 0, 2),
+        Step([], [], [], [], 1, 2, 0, 0, 0),
+        Step([], [], [], [(1, 3)], 1, 2, 2, 0, 0),
+        Step([1, 2], [5, 6], [0, 0], [], 1, 2, 3, 1, 2),
+        Step([2, 3], [9, 6], [1, 2], [], 1, 1, 0, 2, 4),
     ],
 )
 def test_true_steps_are_accepted(step):

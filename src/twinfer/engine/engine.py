@@ -14,7 +14,7 @@ from twinfer.engine.sequence import Sequence
 from twinfer.engine.watch import Watch
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Released, Stale, Step, ToEngine
 from twinfer.policy.batching import Plan, plan_step
-from twinfer.policy.costs import Costs, decode_seconds, learn
+from twinfer.policy.costs import Answers, Costs, decode_seconds, learn
 from twinfer.policy.pacing import next_step
 
 
@@ -84,9 +84,10 @@ class Engine:
             return 0.0
         if not plan.decodes:
             return None
-        paces = (self._decodes[request].pace for request, _ in plan.decodes)
+        decodes = [self._decodes[request] for request, _ in plan.decodes]
+        paces = (sequence.pace for sequence in decodes)
         wait = self._watch.prompts_wait()
-        seconds = decode_seconds(self._costs, len(plan.decodes))
+        seconds = decode_seconds(self._costs, _answers(decodes))
         return next_step(paces, self._last_began, seconds, self._slo_tpot, wait)
 
     def step(self) -> list[Step | Stale]:
@@ -111,8 +112,9 @@ class Engine:
         stale = self._watch.stale(sequences)
         self._watch.end()
         prompt_tokens = sum(count for _, count in prompts)
-        learn(self._costs, prompt_tokens, len(decodes), ended - began)
-        step = Step([], [], [], [], began, ended, prompt_tokens, len(decodes))
+        answers = _answers([sequence for sequence, _ in decodes])
+        learn(self._costs, prompt_tokens, answers, ended - began)
+        step = Step([], [], [], [], began, ended, prompt_tokens, answers.count, answers.context)
         for (sequence, count), token in zip([*prompts, *decodes], tokens, strict=True):
             if sequence not in stale:
                 self._advance(sequence, count, token, step)
@@ -156,3 +158,7 @@ class Engine:
         self._prompts.pop(sequence.request, None)  # the first token ends a prefill task
         if finish is not Finish.NONE:
             self._decodes.pop(sequence.request, None)
+
+
+def _answers(decodes: list[Sequence]) -> Answers:
+    return Answers(len(decodes), sum(sequence.computed for sequence in decodes))

@@ -7,10 +7,14 @@ import math
 import msgspec
 
 MEMORY = 0.9
-"""What earlier decode steps count for at each new one."""
+"""What earlier decode steps count for at each new one, in how long a usual one takes."""
 
 LASTING = 0.96
 """Likewise, where what counts is the mean over an answer of some length."""
+
+SLOPES = 0.99
+"""Likewise, in how much longer a step takes for more answers or more context: that is a matter of the machine
+and the model, and of the few steps in a row that are not like the one before."""
 
 HELPED = 0.1
 """What a step counts for that had cores of others, which it will not have when it matters."""
@@ -18,45 +22,85 @@ HELPED = 0.1
 NEWS = 0.2
 """What a new step with prompt tokens counts for."""
 
+SPREAD = 0.05
+"""Variance of the number of answers below which steps say nothing of what one more costs."""
+
+EVEN = 0.03
+"""Share of the mean context by which steps must differ, lest context seems to cost what more answers do: both
+often grow together."""
 
 RATE_MEMORY = 0.5
 """Seconds of work over which the rate of prompt tokens is averaged; what is older counts less and less."""
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """The answers of a decode step, and the tokens of `context` that they read together."""
+
+    count: int
+    context: int
 
 
 class Costs(msgspec.Struct):
     """What is known of an engine's steps: 0 while nothing is.
 
     `rate` is prompt tokens a second in steps that carry some, whatever else those carry; `token` the seconds
-    that one more prompt token takes. The others are fading sums over decode steps.
+    that one more prompt token takes. `answers`, `context` and `seconds` are a usual decode step: fading means
+    over `steps`. The others are fading sums, over `differing` decode steps, of products of what each differed
+    by from the usual one.
     """
 
     rate: float = 0.0
     token: float = 0.0
     steps: float = 0.0
-    batch: float = 0.0
-    square: float = 0.0
+    answers: float = 0.0
+    context: float = 0.0
     seconds: float = 0.0
-    product: float = 0.0
+    differing: float = 0.0
+    answers_answers: float = 0.0
+    context_context: float = 0.0
+    answers_context: float = 0.0
+    answers_seconds: float = 0.0
+    context_seconds: float = 0.0
 
 
 def learn(
-    costs: Costs, prompt_tokens: int, batch: int, seconds: float, memory: float = MEMORY, weight: float = 1.0
+    costs: Costs,
+    prompt_tokens: int,
+    answers: Answers,
+    seconds: float,
+    memory: float = MEMORY,
+    weight: float = 1.0,
 ) -> None:
-    """A step of so many prompt tokens and answers took so long.
+    """A step of so many prompt tokens and such answers took so long.
 
     What the answers cost is taken off a step that carries both, as far as it is known. Among decode
     steps it counts for `weight`, and earlier ones for `memory` of what they did.
     """
     if prompt_tokens:
         costs.rate = smooth_rate(costs.rate, prompt_tokens, seconds)
-        token = max(seconds - decode_seconds(costs, batch), 0.2 * seconds) / prompt_tokens
+        token = max(seconds - decode_seconds(costs, answers), 0.2 * seconds) / prompt_tokens
         costs.token = smooth(costs.token, token, NEWS)
-    elif batch:
+    elif answers.count:
+        more = answers.count - costs.answers
+        further = answers.context - costs.context
+        longer = seconds - costs.seconds
+        if costs.steps:
+            _learn_slopes(costs, more, further, longer, weight)
         costs.steps = memory * costs.steps + weight
-        costs.batch = memory * costs.batch + weight * batch
-        costs.square = memory * costs.square + weight * batch * batch
-        costs.seconds = memory * costs.seconds + weight * seconds
-        costs.product = memory * costs.product + weight * batch * seconds
+        share = weight / costs.steps
+        costs.answers += share * more
+        costs.context += share * further
+        costs.seconds += share * longer
+
+
+def _learn_slopes(costs: Costs, more: float, further: float, longer: float, weight: float) -> None:
+    """A step carried so many answers and so much context more than the usual one, and took so much longer."""
+    costs.differing = SLOPES * costs.differing + weight
+    costs.answers_answers = SLOPES * costs.answers_answers + weight * more * more
+    costs.context_context = SLOPES * costs.context_context + weight * further * further
+    costs.answers_context = SLOPES * costs.answers_context + weight * more * further
+    costs.answers_seconds = SLOPES * costs.answers_seconds + weight * more * longer
+    costs.context_seconds = SLOPES * costs.context_seconds + weight * further * longer
 
 
 def smooth(mean: float, value: float, news: float) -> float:
@@ -75,33 +119,62 @@ def smooth_rate(rate: float, tokens: int, seconds: float) -> float:
     return smooth(rate, measured, 1 - math.exp(-seconds / RATE_MEMORY))
 
 
-def decode_seconds(costs: Costs, batch: int) -> float:
-    """How long a step of `batch` answers takes: a line through the steps taken; 0 while none was.
-
-    A line through steps of nearly one size is not trusted: then a step takes what they took.
-    """
-    if batch == 0 or costs.steps == 0:
+def decode_seconds(costs: Costs, answers: Answers) -> float:
+    """How long a step takes, from how those taken differed; 0 while none was."""
+    if answers.count == 0 or costs.steps == 0:
         return 0.0
-    size, seconds, slope = _line(costs)
-    return max(0.0, seconds + slope * (batch - size))
+    answer, token = _slopes(costs)
+    longer = answer * (answers.count - costs.answers) + token * (answers.context - costs.context)
+    return max(0.0, costs.seconds + longer)
 
 
-def most_batch(costs: Costs, seconds: float) -> int | None:
+def most_answers(costs: Costs, seconds: float, context: float) -> int | None:
     """The most answers, at least 1, of which a step takes at most so long; None while nothing says so.
 
-    Of steps more than twice as large as those taken nothing is known. Where no line can be trusted, a step
-    takes as long as it has answers.
+    Each reads so many tokens of context. Of steps with more than twice as many as those taken nothing is
+    known. Where steps did not differ enough, one takes as long as it has answers.
     """
     if costs.steps == 0:
         return None
-    size, usual, slope = _line(costs)
-    most = size + (seconds - usual) / (slope or usual / size)
-    return None if most >= 2 * size else max(1, int(most))
+    answer, token = _slopes(costs)
+    each = answer + token * context
+    if each > 0:
+        none = costs.seconds - answer * costs.answers - token * costs.context
+        most = (seconds - none) / each
+    else:
+        most = costs.answers * seconds / costs.seconds
+    return None if most >= 2 * costs.answers else max(1, int(most))
 
 
-def _line(costs: Costs) -> tuple[float, float, float]:
-    """Answers and seconds of a usual step, and the seconds that one answer more takes; 0 where unknown."""
-    size, seconds = costs.batch / costs.steps, costs.seconds / costs.steps
-    spread = costs.square / costs.steps - size * size
-    slope = (costs.product / costs.steps - size * seconds) / spread if spread > 0.25 else 0.0
-    return size, seconds, max(0.0, slope)
+def _slopes(costs: Costs) -> tuple[float, float]:
+    """Seconds that one answer more takes, and one token of context more; 0 where that is not known.
+
+    No more than would leave nothing of a usual step for one without answers: what differed long ago may have
+    had other reasons.
+    """
+    answer, token = _least_squares(costs)
+    whole = answer * costs.answers + token * costs.context
+    share = costs.seconds / whole if whole > costs.seconds else 1.0
+    return share * answer, share * token
+
+
+def _least_squares(costs: Costs) -> tuple[float, float]:
+    """The slopes that fit best, none below 0, that of context drawn to 0.
+
+    Ridge regression: Hoerl and Kennard, 1970.
+    """
+    if costs.differing == 0:
+        return 0.0, 0.0
+    few = costs.answers_answers <= SPREAD * costs.differing
+    answers, both = costs.answers_answers, costs.answers_context
+    context = costs.context_context + costs.differing * (EVEN * costs.context) ** 2
+    by_answers = 0.0 if few else max(0.0, costs.answers_seconds / answers)
+    by_context = max(0.0, costs.context_seconds / context) if context else 0.0
+    left = answers * context - both * both
+    if few or left <= 0:
+        return by_answers, 0.0 if by_answers else by_context
+    answer = (context * costs.answers_seconds - both * costs.context_seconds) / left
+    token = (answers * costs.context_seconds - both * costs.answers_seconds) / left
+    if token < 0:
+        return by_answers, 0.0
+    return (answer, token) if answer >= 0 else (0.0, by_context)

@@ -14,7 +14,7 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
-from twinfer.policy.costs import Costs
+from twinfer.policy.costs import Answers, Costs
 from twinfer.policy.overload import expected_ttft
 from twinfer.policy.poison import GUILTY
 from twinfer.policy.preemption import choose_victim
@@ -98,8 +98,10 @@ class Core:
         return [engine.between for engine in candidates(self.engines.values(), "decode")]
 
     @property
-    def _running(self) -> int:
-        return len(self.requests) - len(self.queue)
+    def _running(self) -> Answers:
+        """What decode would carry if all that have begun were in it."""
+        begun = [len(r.tokens) for r in self.requests.values() if r.state is not State.QUEUED]
+        return Answers(len(begun), sum(begun))
 
     # Requests come and go
 
@@ -263,7 +265,9 @@ class Core:
     def _admit(self, request: Request, now: float) -> bool:
         if self._find_engine(request, "prefill", now) is None:
             return False
-        if not self.memory.admit(request, self._running, self.slots.on(self._decode_costs)):
+        running = self._running
+        slots = self.slots.on(self._decode_costs, running)
+        if not self.memory.admit(request, running.count, slots):
             return False
         request.leased_at = now
         self.tallies.recomputed_tokens += max(0, request.given_up - request.computed)

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from twinfer.messages import Role, Step, Usage
-from twinfer.policy.costs import HELPED, LASTING, Costs, learn
+from twinfer.policy.costs import HELPED, LASTING, Answers, Costs, learn
 from twinfer.policy.routing import Load
 from twinfer.router.request import Request
 
@@ -75,10 +75,11 @@ class EngineView(msgspec.Struct, eq=False):
         self.work.prompt_tokens += step.prompt_tokens
         self.work.decode_tokens += step.batch
         self.stepped = step.ended
-        learn(self.costs, step.prompt_tokens, step.batch, seconds)
+        answers = Answers(step.batch, step.context)
+        learn(self.costs, step.prompt_tokens, answers, seconds)
         self.computed += seconds
         if step.batch:
-            learn(self.between, 0, step.batch, self.computed, LASTING, HELPED if helped else 1.0)
+            learn(self.between, 0, answers, self.computed, LASTING, HELPED if helped else 1.0)
         if step.batch or not self.decoding:
             self.computed = 0.0
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import msgspec
 
 from twinfer.policy.chunking import step_tokens
-from twinfer.policy.costs import decode_seconds
+from twinfer.policy.costs import Answers, decode_seconds
 from twinfer.policy.placement import Decode, Prefill, place_on_decode
 from twinfer.router.engines import EngineView, candidates
 from twinfer.router.request import Request
@@ -40,8 +40,9 @@ def find_decode_engine(
     prefill = min(
         (_prefill(engine, request, placing.chunk, now) for engine in prefilling), key=lambda site: site.wait
     )
+    contexts = [len(other.tokens) for other in decode.decoding.values()] or [len(request.tokens)]
     site = Decode(
-        decode_seconds(decode.costs, max(1, len(decode.decoding))),
+        decode_seconds(decode.costs, Answers(len(contexts), sum(contexts))),
         len(decode.decoding),
         decode.costs.token or SLOWER * prefill.token,
         placing.slo_tpot,

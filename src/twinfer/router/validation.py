@@ -39,6 +39,9 @@ def check_step(step: Step, view: EngineView, vocab: int, now: float) -> None:
     prefilling = sum(len(request.tokens) for request in view.prefilling.values())
     if not (0 <= step.prompt_tokens <= prefilling and 0 <= step.batch <= len(view.decoding)):
         _refuse(f"a step of {step.prompt_tokens} prompt tokens and {step.batch} answers was not asked for")
+    context = sum(request.max_length for request in view.decoding.values())
+    if not 0 <= step.context <= context:
+        _refuse(f"answers read {step.context} tokens of context, and there can be {context}")
 
 
 def check_usage(usage: Usage, view: EngineView, now: float) -> None:
