@@ -61,7 +61,7 @@ def main() -> None:
 
 def measure(book: Book, args: argparse.Namespace) -> list[str]:
     """Measure the rows, one after the other; what could not be measured, and why."""
-    measuring = Measuring(book, args.seconds, args.seed, args.turns, args.requests, args.rivals)
+    measuring = Measuring(book, args.seconds, args.seed, args.turns, args.requests, args.rivals, args.speed)
     failed: list[str] = []
     for row in args.rows:
         book.begin(row, again=args.again)
@@ -112,6 +112,9 @@ def _arguments() -> argparse.Namespace:
         "--turns", type=int, default=1, help="in which all found rates are tried again; 1 if none"
     )
     parser.add_argument("--requests", type=int, default=40, help="one after another, nine turns; 40 if none")
+    parser.add_argument(
+        "--speed", type=float, default=1.0, help="where searches begin, over where they do if not said"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of arrivals, lengths and contents; 0 if none")
     parser.add_argument("--again", action="store_true", help="measure what is already there too")
     parser.add_argument(

@@ -34,7 +34,10 @@ STEP = 1.21
 
 
 class Measuring(NamedTuple):
-    """How much is measured: seconds of arrivals of a probe, repeats side by side, requests one by one."""
+    """How much is measured: seconds of arrivals of a probe, repeats side by side, requests one by one.
+
+    `speed` is the machine's over that of the one whose rates are guessed, for where searches begin.
+    """
 
     book: Book
     seconds: float
@@ -42,6 +45,7 @@ class Measuring(NamedTuple):
     turns: int
     requests: int
     rivals: tuple[str, ...]
+    speed: float = 1.0
 
 
 def measure_workload(to: Measuring, row: str) -> list[str]:
@@ -53,8 +57,9 @@ def measure_workload(to: Measuring, row: str) -> list[str]:
     workload = WORKLOADS[row]
     failed: list[str] = []
     print(f"{row}: {workload.title}; {workload.described}", flush=True)
-    found = [(DISAGGREGATED, search_rate(to, row, DISAGGREGATED, workload.guess))]
-    ours = found[0][1] or workload.guess
+    guess = workload.guess * to.speed
+    found = [(DISAGGREGATED, search_rate(to, row, DISAGGREGATED, guess))]
+    ours = found[0][1] or guess
     found.append((TRADITIONAL, search_rate(to, row, TRADITIONAL, ours / workload.over_traditional)))
     found.append(best_of(to, row, CHUNKED, ours / workload.over_chunked))
     if row == RIVAL_WORKLOAD:
@@ -73,7 +78,7 @@ def search_rivals(to: Measuring, row: str) -> tuple[list[tuple[str, float]], lis
     failed: list[str] = []
     for name in to.rivals:
         try:
-            found.append((name, search_rate(to, row, name, RIVAL_GUESSES[name])))
+            found.append((name, search_rate(to, row, name, RIVAL_GUESSES[name] * to.speed)))
         except MeasureError as error:  # noqa: PERF203
             failed.append(str(error))
             print(f"  {error}", flush=True)
