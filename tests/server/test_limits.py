@@ -52,13 +52,15 @@ def test_a_timeout_in_the_queue(model_path: Path) -> None:
 
 
 def test_a_full_queue_refuses_at_once_and_recovers(model_path: Path) -> None:
-    with serving(*SMALL, "--max-queue", "4", "--max-batch-size", "2") as server:
+    with (
+        serving(*SMALL, "--max-queue", "4", "--max-batch-size", "2") as server,
+        httpx.Client(base_url=server.url, timeout=60) as client,
+    ):
         outcomes: list[tuple[float, httpx.Response]] = []
 
         def ask() -> None:
             began = time.monotonic()
-            body = {**LONG, "max_tokens": 60}
-            response = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
+            response = client.post("/v1/completions", json={**LONG, "max_tokens": 60})
             outcomes.append((time.monotonic() - began, response))
 
         threads = [threading.Thread(target=ask) for _ in range(24)]
@@ -75,7 +77,7 @@ def test_a_full_queue_refuses_at_once_and_recovers(model_path: Path) -> None:
         ask()
         assert outcomes[-1][1].status_code == 200
         batch = {**LONG, "prompt": ["a"] * 5}
-        assert httpx.post(f"{server.url}/v1/completions", json=batch).status_code == 400
+        assert client.post("/v1/completions", json=batch).status_code == 400
 
 
 def test_what_does_not_end_in_time_is_told_so(model_path: Path) -> None:
