@@ -87,6 +87,7 @@ class Connection(HttpToolsProtocol):
             self._fail(400, f"more than {MOST_PIPELINED} requests wait on this connection")
         self._expect_more()
         super().on_headers_complete()
+        self.scope.setdefault("state", {})["send"] = self.cycle.send
         self._open = [cycle for cycle in self._open if not cycle.response_complete]
         self._open.append(self.cycle)
 
