@@ -124,7 +124,7 @@ class Reply(Response):
             last = DONE
             if self.stream_usage:
                 envelope.usage = self._usage(events.tokens, answers)
-                last = _chunk(envelope, []) + DONE
+                last = _event(ENCODER.encode(envelope)) + DONE
         except Exception as error:
             if not started:
                 raise
@@ -139,7 +139,9 @@ class Events:
     def __init__(self, shape: Shape, envelope: Envelope) -> None:
         self.tokens = 0
         self._shape = shape
-        self._envelope = envelope
+        # What encloses a choice is encoded once. The list of choices is the last one in it.
+        head, _, tail = _event(ENCODER.encode(envelope)).rpartition(b"[]")
+        self._head, self._tail = head + b"[", b"]" + tail
         self._opened: set[int] = set()
 
     def of(self, piece: Piece) -> bytes:
@@ -151,7 +153,7 @@ class Events:
             choices = [choice for choice in (self._shape.opening(piece.index), *choices) if choice]
         if piece.finish:
             choices.append(self._shape.closing(piece.index, piece.finish))
-        return b"".join([_chunk(self._envelope, [choice]) for choice in choices])
+        return b"".join([self._head + ENCODER.encode(choice) + self._tail for choice in choices])
 
 
 @asynccontextmanager
@@ -193,11 +195,6 @@ async def _cancel_on_hangup(receive: Receive, answers: Sequence[Answer]) -> None
 def _cancel(answers: Sequence[Answer]) -> None:
     for answer in answers:
         answer.ticket.cancel()
-
-
-def _chunk(envelope: Envelope, choices: list[object]) -> bytes:
-    envelope.choices = choices
-    return _event(ENCODER.encode(envelope))
 
 
 def _event(data: bytes) -> bytes:
