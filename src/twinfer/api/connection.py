@@ -26,7 +26,10 @@ class _Fault(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """One connection. `count` hears of the status of each refusal sent."""
+    """One connection. `count` hears of the status of each refusal sent.
+
+    A request's state has as `send` what sends straight to its client, past all layers of the application.
+    """
 
     def __init__(self, limits: Limits, count: Callable[[int], None], **options: Any) -> None:
         super().__init__(**options)
