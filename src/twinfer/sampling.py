@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(type(self)):
+        for field in _fields(type(self)):
             _check_type(field.name, getattr(self, field.name), field.type)
         for name, (least, most) in RANGES.items():
             _within(name, getattr(self, name), least, most)
@@ -95,6 +96,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             Sampling(self.temperature, top_k, self.top_p, self.min_p, (first + choice) % SEEDS)
             for choice in range(self.n)
         ]
+
+
+@cache
+def _fields(params: type[SamplingParams]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(params)  # which reads their types anew each time
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:

@@ -36,18 +36,17 @@ class Answer(msgspec.Struct, frozen=True):
     stop_tokens: frozenset[int]
 
 
-async def pieces(tokenizer: Tokenizer, answers: Sequence[Answer]) -> AsyncGenerator[Piece]:
+def pieces(tokenizer: Tokenizer, answers: Sequence[Answer]) -> AsyncGenerator[Piece]:
     """The pieces of all answers, as they come.
 
     Raises:
         EngineError: an answer was lost.
         UnavailableError: an answer was cut short by the server.
     """
-    if len(answers) == 1:
-        async with aclosing(_follow(tokenizer, answers[0])) as own:
-            async for piece in own:
-                yield piece
-        return
+    return _follow(tokenizer, answers[0]) if len(answers) == 1 else _merge(tokenizer, answers)
+
+
+async def _merge(tokenizer: Tokenizer, answers: Sequence[Answer]) -> AsyncGenerator[Piece]:
     queue: asyncio.Queue[Piece | BaseException] = asyncio.Queue(len(answers))
     tasks = [asyncio.create_task(_feed(tokenizer, answer, queue)) for answer in answers]
     try:

@@ -26,7 +26,10 @@ class _Fault(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """One connection. `count` hears of the status of each refusal sent."""
+    """One connection. `count` hears of the status of each refusal sent.
+
+    A request's state has as `send` what sends straight to its client, past all layers of the application.
+    """
 
     def __init__(self, limits: Limits, count: Callable[[int], None], **options: Any) -> None:
         super().__init__(**options)
@@ -87,6 +90,7 @@ class Connection(HttpToolsProtocol):
             self._fail(400, f"more than {MOST_PIPELINED} requests wait on this connection")
         self._expect_more()
         super().on_headers_complete()
+        self.scope.setdefault("state", {})["send"] = self.cycle.send
         self._open = [cycle for cycle in self._open if not cycle.response_complete]
         self._open.append(self.cycle)
 

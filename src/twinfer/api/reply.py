@@ -71,7 +71,9 @@ class Reply(Response):
                 aclosing(pieces(self.service.tokenizer, answers)) as coming,
             ):
                 if self.stream:
-                    await self._send_stream(coming, answers, send)
+                    # In a task of its own, so that a token wakes none of the layers around this one.
+                    straight: Send = scope["state"]["send"]
+                    await asyncio.create_task(self._send_stream(coming, answers, send, straight))
                 else:
                     body = await self._whole(coming, answers)
                     await Response(body, media_type="application/json")(scope, receive, send)
@@ -101,43 +103,57 @@ class Reply(Response):
         envelope.usage = self._usage(tokens, answers)
         return ENCODER.encode(envelope)
 
-    async def _send_stream(self, coming: AsyncIterator[Piece], answers: Sequence[Answer], send: Send) -> None:
-        started = False
-        async with aclosing(self._events(coming, answers)) as events:
-            try:
-                async for event in events:
-                    if not started:
-                        await send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
-                        started = True
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
-                last = DONE
-            except Exception as error:
-                if not started:
-                    raise
-                failures.log_bug(error)
-                last = _event(failures.encode(failures.describe(error)[1]))
-        await send({"type": "http.response.body", "body": last})
-
-    async def _events(self, coming: AsyncIterator[Piece], answers: Sequence[Answer]) -> AsyncGenerator[bytes]:
-        """Events as bytes, at least one for each piece that has something to show."""
+    async def _send_stream(
+        self, coming: AsyncIterator[Piece], answers: Sequence[Answer], send: Send, straight: Send
+    ) -> None:
+        """The head goes by `send` through all layers; the body, which concerns none, goes `straight`."""
         envelope = self._envelope(self.shape.chunk_object)
         if self.stream_usage:
             envelope.usage = None
-        opened: set[int] = set()
-        tokens = 0
-        async for piece in coming:
-            tokens += piece.tokens
-            choices = [self.shape.chunk(piece.index, piece.text)] if piece.text else []
-            if piece.index not in opened:
-                opened.add(piece.index)
-                choices = [choice for choice in (self.shape.opening(piece.index), *choices) if choice]
-            if piece.finish:
-                choices.append(self.shape.closing(piece.index, piece.finish))
-            if choices:
-                yield b"".join(_chunk(envelope, [choice]) for choice in choices)
-        if self.stream_usage:
-            envelope.usage = self._usage(tokens, answers)
-            yield _chunk(envelope, [])
+        events = Events(self.shape, envelope)
+        started = False
+        try:
+            async for piece in coming:
+                part = events.of(piece)
+                if not part:
+                    continue
+                if not started:
+                    await send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
+                    started = True
+                await straight({"type": "http.response.body", "body": part, "more_body": True})
+            last = DONE
+            if self.stream_usage:
+                envelope.usage = self._usage(events.tokens, answers)
+                last = _event(ENCODER.encode(envelope)) + DONE
+        except Exception as error:
+            if not started:
+                raise
+            failures.log_bug(error)
+            last = _event(failures.encode(failures.describe(error)[1]))
+        await straight({"type": "http.response.body", "body": last})
+
+
+class Events:
+    """What a stream shows of its answers, within `envelope`; `tokens` counts those of the answers so far."""
+
+    def __init__(self, shape: Shape, envelope: Envelope) -> None:
+        self.tokens = 0
+        self._shape = shape
+        # What encloses a choice is encoded once. The list of choices is the last one in it.
+        head, _, tail = _event(ENCODER.encode(envelope)).rpartition(b"[]")
+        self._head, self._tail = head + b"[", b"]" + tail
+        self._opened: set[int] = set()
+
+    def of(self, piece: Piece) -> bytes:
+        """At least one event for a piece that has something to show, else nothing."""
+        self.tokens += piece.tokens
+        choices = [self._shape.chunk(piece.index, piece.text)] if piece.text else []
+        if piece.index not in self._opened:
+            self._opened.add(piece.index)
+            choices = [choice for choice in (self._shape.opening(piece.index), *choices) if choice]
+        if piece.finish:
+            choices.append(self._shape.closing(piece.index, piece.finish))
+        return b"".join([self._head + ENCODER.encode(choice) + self._tail for choice in choices])
 
 
 @asynccontextmanager
@@ -179,11 +195,6 @@ async def _cancel_on_hangup(receive: Receive, answers: Sequence[Answer]) -> None
 def _cancel(answers: Sequence[Answer]) -> None:
     for answer in answers:
         answer.ticket.cancel()
-
-
-def _chunk(envelope: Envelope, choices: list[object]) -> bytes:
-    envelope.choices = choices
-    return _event(ENCODER.encode(envelope))
 
 
 def _event(data: bytes) -> bytes:

@@ -28,24 +28,29 @@ class TextStream:
         self.stopped = False
         self._tokenizer = tokenizer
         self._stop = tuple(text for text in stop if text)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held: str = ""
+        self._begun: bytes = b""  # of a character
+        self._held: str = ""  # of a stop string, perhaps
 
     def push(self, token_ids: Iterable[int]) -> str:
         """The text that is safe to show after these tokens, beyond what was returned before."""
         if self.stopped:
             return ""
-        return self._advance(self._decoder.decode(b"".join(map(self._tokenizer.token_bytes, token_ids))))
+        return self._advance(b"".join(map(self._tokenizer.token_bytes, token_ids)))
 
     def finish(self) -> str:
         """What was held back, now that no more tokens come; half a character becomes U+FFFD."""
         if self.stopped:
             return ""
-        shown = self._advance(self._decoder.decode(b"", final=True))
+        shown = self._advance(b"", final=True)
         held, self._held = self._held, ""
         return shown + held
 
-    def _advance(self, text: str) -> str:
+    def _advance(self, data: bytes, *, final: bool = False) -> str:
+        data = self._begun + data
+        text, used = codecs.utf_8_decode(data, "replace", final)
+        self._begun = data[used:]
+        if not self._stop:
+            return text
         text = self._held + text
         cut = _first_stop(text, self._stop)
         self.stopped = cut is not None

@@ -26,7 +26,7 @@ from twinfer.router.memory import Memory
 from twinfer.router.placing import Placing, find_decode_engine
 from twinfer.router.request import Departure, Request, State
 
-REASONS = {Finish.STOP: "stop", Finish.LENGTH: "length"}
+REASONS: dict[int, str] = {Finish.STOP: "stop", Finish.LENGTH: "length"}
 
 
 class Tallies:
@@ -148,7 +148,7 @@ class Core:
                 request.timeline.prefill_began = request.timeline.prefill_began or step.began
                 self.memory.publish(request)
         for number, token, finish in zip(step.requests, step.tokens, step.finishes, strict=True):
-            self._on_token(view, number, token, Finish(finish), step, now)
+            self._on_token(view, number, token, finish, step, now)
         self._schedule(now)
 
     def on_released(self, number: int, placement: int, now: float) -> None:
@@ -369,7 +369,7 @@ class Core:
     # Transitions
 
     def _on_token(
-        self, view: EngineView, number: int, token: int, finish: Finish, step: Step, now: float
+        self, view: EngineView, number: int, token: int, finish: int, step: Step, now: float
     ) -> None:
         request = view.get(number)
         if request is None or request.finish_reason is not None:
@@ -381,7 +381,7 @@ class Core:
             self._in_time.pop(number, None)
             _note_times(request, first, step, now)
             request.on_tokens(token)
-        if finish is not Finish.NONE:
+        if finish:
             self.slots.count(len(request.tokens) - request.prompt_tokens)
             self._end(request, REASONS[finish], now)
         elif first:

@@ -6,13 +6,15 @@ of a process that was replaced is not taken for its successor's.
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import zmq
-import zmq.asyncio
 
 from twinfer.cluster.folder import PrivateFolder
 from twinfer.errors import BadMessageError
 from twinfer.messages import MAX_FRAME, FromEngine, ToEngine, decode
+from twinfer.router.news import News
 
 
 class Links:
@@ -21,7 +23,7 @@ class Links:
     def __init__(self) -> None:
         self._folder = PrivateFolder()
         self.endpoint = f"ipc://{self._folder.path}/router"
-        self._context = zmq.asyncio.Context()
+        self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.sndhwm = self._socket.rcvhwm = 0
@@ -29,6 +31,8 @@ class Links:
         self._socket.bind(self.endpoint)
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(FromEngine)
+        self._news = News()
+        self._loop: asyncio.AbstractEventLoop | None = None  # that watches the socket
 
     def send(self, address: str, message: ToEngine) -> None:
         """Queue a message for an engine; one for an engine that is gone is dropped.
@@ -36,11 +40,15 @@ class Links:
         The socket has no high-water mark, so the frame is taken at once and nothing is to be awaited.
         """
         frames = [address.encode(), self._encoder.encode(message)]
-        self._socket.send_multipart(frames)  # pyright: ignore[reportUnknownMemberType]
+        self._socket.send_multipart(frames)
+        self._news.tell()  # the socket gives notice only once, and that may have been taken by sending
 
     async def receive(self) -> tuple[str, FromEngine | BadMessageError]:
         """The next message with its sender's address; in its place the error, where it is none."""
-        address, *frames = await self._socket.recv_multipart()
+        while (came := self._take()) is None:
+            self._watch()
+            await self._news.coming()
+        address, *frames = came
         sender = address.decode(errors="replace")
         if len(frames) != 1:
             return sender, BadMessageError(f"bad message: {len(frames)} frames instead of one")
@@ -49,8 +57,22 @@ class Links:
         except BadMessageError as error:
             return sender, error
 
+    def _take(self) -> list[bytes] | None:
+        try:
+            return self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+
+    def _watch(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._socket.fileno(), self._news.tell)
+
     def close(self) -> None:
         """Close the socket and remove its folder. Idempotent."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop = None
         self._socket.close()
         self._context.term()
         self._folder.remove()

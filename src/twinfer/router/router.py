@@ -252,6 +252,7 @@ class Router:
             # A flaw of our own: better a clear end than requests that wait for ever.
             self._core.fail_all(f"the router broke down: {error!r}", time.monotonic())
             self._fleet.close()
+            self._links.close()
             raise
 
     def _hear(self, address: str, message: FromEngine | BadMessageError) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from twinfer.errors import EngineError
+from twinfer.router.news import News
 from twinfer.router.request import Request
 from twinfer.timeline import Timeline
 
@@ -19,7 +20,7 @@ class Ticket:
 
     def __init__(self) -> None:
         self._fresh: list[int] = []
-        self._news = asyncio.Event()
+        self._news = News()
         self._request: Request | None = None
         self._cancel: Callable[[str], None] = lambda reason: None
         self._timer: asyncio.TimerHandle | None = None
@@ -35,13 +36,13 @@ class Ticket:
     def on_token(self, token: int) -> None:
         """The router has a new token."""
         self._fresh.append(token)
-        self._news.set()
+        self._news.tell()
 
     def on_end(self) -> None:
         """The router has ended the request."""
         if self._timer is not None:
             self._timer.cancel()
-        self._news.set()
+        self._news.tell()
 
     def expire_after(self, seconds: float) -> None:
         """End the request after so long, with the finish reason "timeout"."""
@@ -86,7 +87,6 @@ class Ticket:
                 continue
             if self.finish_reason is not None:
                 break
-            self._news.clear()
-            await self._news.wait()
+            await self._news.coming()
         if self.request.error is not None:
             raise EngineError(self.request.error)
