@@ -85,7 +85,9 @@ TW_256 int32_t avx2_int8(int32_t seed) {
     for (long r = 0; r < kRepeats; r++) {
         for (__m256i& sum : sums) {
             TW_OPAQUE(b, "+x");
-            sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b));
+            __m256i next = _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b));
+            TW_OPAQUE(next, "+x");
+            sum = next;
         }
     }
     for (const __m256i& sum : sums) sums[0] = _mm256_add_epi32(sums[0], sum);
