@@ -77,14 +77,17 @@ TW_512 int32_t avx512_f32(int32_t seed) {
     return _mm512_cvtsi512_si32(_mm512_castps_si512(sums[0]));
 }
 
+// Pairs of products with 4-bit codes add up in 16 bits for as long as a block lasts; others need more.
 TW_256 int32_t avx2_int8(int32_t seed) {
-    const __m256i a = _mm256_set1_epi32(seed), ones = _mm256_set1_epi16(1);
+    const __m256i a = _mm256_set1_epi32(seed);
     __m256i sums[kSums] = {}, b = _mm256_set1_epi32(seed + 1);
     for (auto& sum : sums) TW_OPAQUE(sum, "+x");
     for (long r = 0; r < kRepeats; r++) {
         for (__m256i& sum : sums) {
             TW_OPAQUE(b, "+x");
-            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
+            __m256i next = _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b));
+            TW_OPAQUE(next, "+x");
+            sum = next;
         }
     }
     for (const __m256i& sum : sums) sums[0] = _mm256_add_epi32(sums[0], sum);

@@ -38,8 +38,9 @@ TW_INLINE void encode_codes(bool four_bit, const float* x, int8_t* codes, CodeGr
               inverse,
               {(float)even, (float)odd},
               (int32_t)((uint32_t)odd << 16 | (uint32_t)(even & 0xffff)),
-              {four_bit ? -8 * even + 0x8000 : -128 * even, (four_bit ? -8 : -128) * odd},
+              {four_bit ? offset4(even, odd) : -128 * even, (four_bit ? -8 : -128) * odd},
               0};
+    if (four_bit) order_codes4(codes);
 }
 
 // 64 floats as group g of a row.

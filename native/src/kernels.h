@@ -38,7 +38,8 @@ struct CodeGroup {
     float block_sum[2];  // sums of the codes
     int32_t sums;        // the same as two int16
     int32_t offset[2];  // what a block's sum of products with unsigned weights begins with: -128 (int8) or -8
-                        // (int4) times the sum of the codes, int4's even blocks plus 32768
+                        // (int4) times the sum of the codes, int4's even blocks plus 32768; where one pass
+                        // sums both blocks of int4, the first is for both, as two int16
     int32_t unused;
 };
 
@@ -48,7 +49,7 @@ struct Activations {
     long rows, stride;
     float* f32;         // [rows][stride], for f32
     uint16_t* bf16;     // [rows][stride], for bf16
-    int8_t* codes;      // [stride / 64][rows][64], for int8 and int4
+    int8_t* codes;      // [stride / 64][rows][64], for int8 and int4, whose order is the instruction set's
     CodeGroup* groups;  // [stride / 64][rows]
 };
 

@@ -5,34 +5,34 @@
 namespace twinfer {
 namespace TW_ISA {
 
-// acc += 32 rows of k of T tiles with 4-bit codes. Some rows are done before the others, so that what
-// follows for their sums need not wait for all.
+// acc += a pass over a group of T tiles with 4-bit codes. Some rows are done before the others where each
+// pass has sums of its own, so that what follows for them need not wait for all.
 template <int R, int T>
-TW_INLINE void dot_block4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x) {
-    constexpr int kTurns = R % 3 ? 1 : 3, kTurn = R / kTurns;
-    TW_UNROLL for (int j = 0; j < 4; j++) {
+TW_INLINE void dot_pass4(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, int pass, const int8_t* x) {
+    constexpr int kSteps = 8 / kPasses4, kTurns = kPasses4 == 1 || R % 3 ? 1 : 3, kTurn = R / kTurns;
+    TW_UNROLL for (int j = 0; j < kSteps; j++) {
         Bytes codes[2][T];
         TW_UNROLL for (int t = 0; t < T; t++) {
-            const Bytes both = load_bytes(w + t * tile_bytes + j * 64);
+            const Bytes both = load_nibbles(w + t * tile_bytes, pass, j);
             codes[0][t] = low_nibbles(both);
             codes[1][t] = high_nibbles(both);
         }
         TW_UNROLL for (int i = 0; i < 2 * R; i++) {
             const int half = i / kTurn % 2, r = i / (2 * kTurn) * kTurn + i % kTurn;
             TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-                dot_nibbles(acc[r][t], codes[half][t], x + r * 64 + 16 * half + 4 * j);
+                dot_nibbles(acc[r][t], codes[half][t], x + r * 64 + 4 * ((2 * pass + half) * kSteps + j));
         }
     }
 }
 
-// The same with 8-bit codes, shifted by 128.
+// acc += 32 rows of k of T tiles with 8-bit codes.
 template <int R, int T>
 TW_INLINE void dot_block8(Int (&acc)[R][T], const uint8_t* w, long tile_bytes, const int8_t* x) {
     TW_UNROLL for (int j = 0; j < 8; j++) {
-        Bytes codes[T];
-        TW_UNROLL for (int t = 0; t < T; t++) codes[t] = load_bytes(w + t * tile_bytes + j * 64);
+        Weights8 codes[T];
+        TW_UNROLL for (int t = 0; t < T; t++) codes[t] = load_weights8(w + t * tile_bytes + j * 64);
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-            dot_bytes(acc[r][t], codes[t], x + r * 64 + 4 * j);
+            dot_weights8(acc[r][t], codes[t], x + r * 64 + 4 * j);
     }
 }
 
@@ -105,7 +105,7 @@ struct IntProduct {
 
 // 4-bit codes with whole steps: a group's sum is an integer. A block's sum of x * (code - 8) has 16 bits, so
 // both blocks' sums become the halves of a lane: the odd block's is raised before the even block's is added,
-// which is shifted by 2^15 meanwhile lest it borrows from the other.
+// which is shifted by 2^15 meanwhile lest it borrows from the other, unless one pass sums both.
 struct Steps4 {
     static constexpr int few_rows = kInt4FewRows;
     static constexpr long code_bytes = 512, scale_bytes = 128;
@@ -118,18 +118,20 @@ struct Steps4 {
                              Fetch<Steps4, T>& fetch) {
         Int acc[R][T];
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-            isplat(of[r].offset[1]);
+            isplat(of[r].offset[kPasses4 - 1]);
         fetch.share();
-        dot_block4(acc, codes + 256, code_tile, x + 32);
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-            iadd(raised(acc[r][t]), isplat(of[r].offset[0]));
-        dot_block4(acc, codes, code_tile, x);
+        if constexpr (kPasses4 == 2) {
+            dot_pass4(acc, codes, code_tile, 1, x);
+            TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
+                iadd(raised(acc[r][t]), isplat(of[r].offset[0]));
+        }
+        dot_pass4(acc, codes, code_tile, 0, x);
         TW_UNROLL for (int t = 0; t < T; t++) {
             const Bytes step = load_bytes(steps + t * scale_tile),
                         minimum = load_bytes(steps + t * scale_tile + 64);
             TW_UNROLL for (int r = 0; r < R; r++) {
                 Int sum = dot_words(isplat(0), (Int)minimum, isplat(of[r].sums));
-                sum = dot_words(sum, (Int)step, ixor(acc[r][t], isplat(0x8000)));
+                sum = dot_words(sum, (Int)step, shifted_back(acc[r][t]));
                 total[r][t] = fma(to_float(sum), splat(of[r].scale), total[r][t]);
             }
         }
@@ -153,6 +155,7 @@ struct Scaled {
     static constexpr long code_bytes = kFourBit ? 512 : 1024, scale_bytes = 2 * block_scales;
     static constexpr bool has_units = false;
     static constexpr int fetches = 2;
+    static constexpr bool kOnePass = kFourBit && kPasses4 == 1;
 
     template <int R, int T>
     TW_INLINE void add_group(Float (&total)[R][T], const int8_t* x, const CodeGroup* of,
@@ -162,20 +165,31 @@ struct Scaled {
             const Float ratio = splat(before[r].scale * of[r].inverse);
             TW_UNROLL for (int t = 0; t < T; t++) total[r][t] = mul(total[r][t], ratio);
         }
+        Int both[R][T];
+        if constexpr (kOnePass) {
+            TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) both[r][t] =
+                isplat(of[r].offset[0]);
+            dot_pass4(both, codes, code_tile, 0, x);
+        }
         TW_UNROLL for (int b = 0; b < 2; b++) {
             fetch.share();
             Int acc[R][T];
             TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int t = 0; t < T; t++) acc[r][t] =
-                isplat(kFourBit ? 0 : of[r].offset[b]);
-            if constexpr (kFourBit)
-                dot_block4(acc, codes + b * 256, code_tile, x + 32 * b);
-            else
+                kFourBit ? isplat(0) : begin8(of[r].offset[b]);
+            if constexpr (!kFourBit)
                 dot_block8(acc, codes + b * 512, code_tile, x + 32 * b);
+            else if constexpr (kPasses4 == 2)
+                dot_pass4(acc, codes, code_tile, b, x);
             TW_UNROLL for (int t = 0; t < T; t++) {
                 const uint8_t* s = scales + t * scale_tile + b * block_scales;
                 const Float scale = Scales::get(s);
                 TW_UNROLL for (int r = 0; r < R; r++) {
-                    total[r][t] = fma(scale, to_float(acc[r][t]), total[r][t]);
+                    Float sum;
+                    if constexpr (kOnePass)
+                        sum = fma(splat(8), splat(of[r].block_sum[b]), to_float(half(both[r][t], b)));
+                    else
+                        sum = to_float(acc[r][t]);
+                    total[r][t] = fma(scale, sum, total[r][t]);
                     if constexpr (kFourBit)
                         total[r][t] =
                             fma(Scales::get(s + Scales::bytes), splat(of[r].block_sum[b]), total[r][t]);

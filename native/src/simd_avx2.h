@@ -17,7 +17,7 @@ using Bytes = Int;
 using Mask = Int;
 
 // Register blocking: rows and column tiles that a product keeps in registers at once.
-constexpr int kIntRows = 2, kIntTiles = 1;
+constexpr int kIntRows = 4, kIntTiles = 1;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 2;
 constexpr int kFloatRows = 4, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 2;
 constexpr int kScoreRows = 4, kScorePages = 1, kValueRows = 2, kValueVectors = 2;
@@ -206,13 +206,74 @@ TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4)
     __m256i even = _mm256_and_si256(x, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(x, 8);
     return {dot_signed_words(acc.a, signed4.a, even, odd), dot_signed_words(acc.b, signed4.b, even, odd)};
 }
-// dot_bytes for unsigned values up to 15, which cannot saturate.
-TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
+// Keeps a sum as it stands: GCC would take long ones apart, and run out of registers.
+TW_INLINE __m256i in_order(__m256i sum) {
+    asm("" : "+x"(sum));
+    return sum;
+}
+
+// The two blocks of a group of nibbles are summed at once, in the halves of lanes: a product of two pairs of
+// bytes never saturates, and sums need to be right modulo 2^16 only. So the even block's pairs of bytes come
+// with those of the odd block, codes of weights and of activations alike.
+constexpr int kPasses4 = 1;
+TW_INLINE __m256i paired(__m256i even, __m256i odd, int second) {
+    return second ? _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa)
+                  : _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), 0xaa);
+}
+TW_INLINE Bytes load_nibbles(const uint8_t* codes, int, int j) {
+    const Bytes even = load_bytes(codes + j / 2 * 64), odd = load_bytes(codes + j / 2 * 64 + 256);
+    return {paired(even.a, odd.a, j % 2), paired(even.b, odd.b, j % 2)};
+}
+TW_INLINE void order_codes4(int8_t* codes) {
+    __m128i* at = (__m128i*)codes;
+    const __m128i even[2] = {_mm_loadu_si128(at), _mm_loadu_si128(at + 1)};
+    const __m128i odd[2] = {_mm_loadu_si128(at + 2), _mm_loadu_si128(at + 3)};
+    for (int i = 0; i < 2; i++) {
+        _mm_storeu_si128(at + 2 * i, _mm_unpacklo_epi16(even[i], odd[i]));
+        _mm_storeu_si128(at + 2 * i + 1, _mm_unpackhi_epi16(even[i], odd[i]));
+    }
+}
+TW_INLINE int32_t offset4(int32_t even, int32_t odd) {
+    return (int32_t)((uint32_t)(-8 * odd) << 16 | (uint32_t)(-8 * even & 0xffff));
+}
+TW_INLINE Int dot_nibbles(Int acc, Bytes nibbles, const int8_t* signed4) {
     int32_t four;
     memcpy(&four, signed4, 4);
-    __m256i x = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
-    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned4.a, x), ones)),
-            _mm256_add_epi32(acc.b, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned4.b, x), ones))};
+    __m256i x = _mm256_set1_epi32(four);
+    return {in_order(_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(nibbles.a, x))),
+            in_order(_mm256_add_epi16(acc.b, _mm256_maddubs_epi16(nibbles.b, x)))};
+}
+TW_INLINE Int shifted_back(Int both) { return both; }
+// The lower or the upper halves of the lanes.
+TW_INLINE Int half(Int x, int upper) {
+    const __m256i lower = _mm256_set1_epi32(1);
+    if (upper) return {_mm256_srai_epi32(x.a, 16), _mm256_srai_epi32(x.b, 16)};
+    return {_mm256_madd_epi16(x.a, lower), _mm256_madd_epi16(x.b, lower)};
+}
+
+// Weights of 8 bits, stored with 128 added. The byte multiply-add of AVX2 saturates with those, but never
+// where their signs go over to the other factor.
+struct Weights8 {
+    Bytes values, sizes;
+};
+TW_INLINE Weights8 load_weights8(const uint8_t* shifted) {
+    const __m256i shift = _mm256_set1_epi8((char)128);
+    const Bytes x = load_bytes(shifted);
+    const Bytes values = {_mm256_xor_si256(x.a, shift), _mm256_xor_si256(x.b, shift)};
+    return {values, {_mm256_abs_epi8(values.a), _mm256_abs_epi8(values.b)}};
+}
+TW_INLINE __m256i dot_sizes(__m256i acc, __m256i sizes, __m256i x) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return in_order(_mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(sizes, x), ones)));
+}
+// What sums with them begin with, given -128 times the sum of the other factors.
+TW_INLINE Int begin8(int32_t) { return isplat(0); }
+TW_INLINE Int dot_weights8(Int acc, const Weights8& w, const int8_t* signed4) {
+    int32_t four;
+    memcpy(&four, signed4, 4);
+    __m256i x = _mm256_set1_epi32(four);
+    return {dot_sizes(acc.a, w.sizes.a, _mm256_sign_epi8(x, w.values.a)),
+            dot_sizes(acc.b, w.sizes.b, _mm256_sign_epi8(x, w.values.b))};
 }
 
 // acc + the dot product of each lane's pair of signed 16-bit integers with the same pair, modulo 2^32.
@@ -220,9 +281,6 @@ TW_INLINE Int dot_words(Int acc, Int pairs, Int other) {
     return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(pairs.a, other.a)),
             _mm256_add_epi32(acc.b, _mm256_madd_epi16(pairs.b, other.b))};
 }
-// The lower halves of the lanes become the upper ones.
-TW_INLINE Int raised(Int x) { return {_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)}; }
-TW_INLINE Int ixor(Int x, Int y) { return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
 
 TW_INLINE __m256 dot_pairs(__m256 acc, __m256i pairs, __m256 first, __m256 second) {
     __m256i upper = _mm256_set1_epi32((int)0xffff0000);

@@ -157,9 +157,29 @@ TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4)
     for (int i = 0; i < 4; i++) acc += ((Int)(signed4 << (24 - 8 * i)) >> 24) * (int32_t)unsigned4[i];
     return acc;
 }
-// dot_bytes for unsigned values up to 15.
-TW_INLINE Int dot_nibbles(Int acc, Bytes unsigned4, const int8_t* signed4) {
-    return dot_bytes(acc, unsigned4, signed4);
+// A group of nibbles is summed in two passes, block after block.
+constexpr int kPasses4 = 2;
+TW_INLINE Bytes load_nibbles(const uint8_t* codes, int pass, int j) {
+    return load_bytes(codes + pass * 256 + j * 64);
+}
+TW_INLINE void order_codes4(int8_t*) {}
+// The even block's sum becomes the lower half of a lane: 2^15 more for as long lest it borrows from the
+// other.
+TW_INLINE int32_t offset4(int32_t even, int32_t) { return -8 * even + 0x8000; }
+TW_INLINE Int dot_nibbles(Int acc, Bytes nibbles, const int8_t* signed4) {
+    return dot_bytes(acc, nibbles, signed4);
+}
+// What was summed so far becomes the upper halves of the lanes, and the shift is taken off again.
+TW_INLINE Int raised(Int x) { return (Int)((Unsigned)x << 16); }
+TW_INLINE Int shifted_back(Int both) { return both ^ isplat(0x8000); }
+
+// Weights of 8 bits, stored with 128 added.
+using Weights8 = Bytes;
+TW_INLINE Weights8 load_weights8(const uint8_t* shifted) { return load_bytes(shifted); }
+// What sums with them begin with, given -128 times the sum of the other factors.
+TW_INLINE Int begin8(int32_t offset) { return isplat(offset); }
+TW_INLINE Int dot_weights8(Int acc, const Weights8& w, const int8_t* signed4) {
+    return dot_bytes(acc, w, signed4);
 }
 
 // acc + the dot product of each lane's pair of signed 16-bit integers with the same pair, modulo 2^32.
@@ -169,9 +189,6 @@ TW_INLINE Int dot_words(Int acc, Int pairs, Int other) {
         (Unsigned)((Int)((Unsigned)pairs << 16) >> 16) * (Unsigned)((Int)((Unsigned)other << 16) >> 16);
     return (Int)((Unsigned)acc + upper + lower);
 }
-// The lower halves of the lanes become the upper ones.
-TW_INLINE Int raised(Int x) { return (Int)((Unsigned)x << 16); }
-TW_INLINE Int ixor(Int a, Int b) { return a ^ b; }
 
 // acc + the dot product of each lane's pair of bf16 with the same pair.
 TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
