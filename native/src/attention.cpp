@@ -18,7 +18,8 @@ static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const Atten
                          Chunks& ahead) {
     const long rows = t.rows(), start = block * kBlockTokens;
     const long pages = find_pages<kType>(w, kv, t, block, ahead), units = Kind<kType>::units(h.head_dim);
-    // The first rows bring to the cache what the others find there.
+    // The first rows bring to the cache what the others find there; where these are few, they take more of
+    // what lies side by side in memory.
     const long first_scores = rows < kScoreRows ? rows : kScoreRows;
     some_scores<kType, kScoreRows, true>(first_scores, w, 0, units, pages);
     for (long r = first_scores; r < rows; r += kScoreRows)
@@ -29,8 +30,8 @@ static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const Atten
     const long filled = (t.first_position + t.queries - start) % kPageTokens;
     if (!Kind<kType>::int8 && pages * kPageTokens > t.first_position + t.queries - start)
         w.at_values[pages - 1] = without_rest<kType>(w, w.at_values[pages - 1], filled, h.head_dim);
-    const long first_values = rows < kValueRows ? rows : kValueRows;
-    some_values<kType, kValueRows, true>(first_values, w, 0, pages, h.head_dim);
+    const long first_values = rows < kFirstValueRows ? rows : kFirstValueRows;
+    some_values<kType, kFirstValueRows, true>(first_values, w, 0, pages, h.head_dim);
     for (long r = first_values; r < rows; r += kValueRows)
         some_values<kType, kValueRows, false>(rows - r < kValueRows ? rows - r : kValueRows, w, r, pages,
                                               h.head_dim);

@@ -1,5 +1,6 @@
 // The two products of attention: scores of rows against keys, and values weighted by a row's softmax. Every
-// load of a key or value serves several rows.
+// load of a key or value serves several rows, and where a unit meets two words, all rows use the first before
+// anything is made for the second: registers are few.
 #pragma once
 
 #include "attention_work.h"
@@ -8,18 +9,18 @@ namespace twinfer {
 namespace TW_ISA {
 
 // A sum of units that starts with a number, its end, and acc + a unit of keys times one of the query, or of
-// values times one of the weights.
+// values times one of the weights, of which this is word i.
 template <KvType kType>
 struct Sum {
     Float x;
     TW_INLINE Sum from(int32_t) { return {splat(0)}; }
     TW_INLINE Float result(Sum s) { return s.x; }
-    TW_INLINE Sum weigh(Sum acc, const uint32_t* vector, const uint32_t* unit) {
-        return dot(acc, vector, unit);
+    TW_INLINE Sum weigh(Sum acc, const uint32_t* vector, const uint32_t* word, int i) {
+        return dot(acc, vector, word, i);
     }
-    TW_INLINE Sum dot(Sum acc, const uint32_t* vector, const uint32_t* unit) {
-        if constexpr (Kind<kType>::bf16) return {dot_bf16(acc.x, load_bytes(vector), unit)};
-        return {fma(load((const float*)vector), splat(*(const float*)unit), acc.x)};
+    TW_INLINE Sum dot(Sum acc, const uint32_t* vector, const uint32_t* word, int i) {
+        if constexpr (Kind<kType>::bf16) return {dot_bf16_word(acc.x, load_bytes(vector), word, i)};
+        return {fma(load((const float*)vector), splat(*(const float*)word), acc.x)};
     }
 };
 template <>
@@ -27,32 +28,40 @@ struct Sum<KvType::int8> {
     Int x;
     TW_INLINE Sum from(int32_t offset) { return {isplat(offset)}; }
     TW_INLINE Float result(Sum s) { return to_float(s.x); }
-    TW_INLINE Sum dot(Sum acc, const uint32_t* vector, const uint32_t* unit) {
-        return {dot_bytes_often(acc.x, load_bytes(vector), (const int8_t*)unit)};
+    TW_INLINE Sum dot(Sum acc, const uint32_t* vector, const uint32_t* word, int i) {
+        return {dot_bytes_word(acc.x, load_bytes(vector), word, i)};
     }
-    TW_INLINE Sum weigh(Sum acc, const uint32_t* vector, const uint32_t* unit) {
-        return {dot_signed_often(acc.x, load_bytes(vector), (const uint8_t*)unit)};
+    TW_INLINE Sum weigh(Sum acc, const uint32_t* vector, const uint32_t* word, int i) {
+        return {dot_signed_word(acc.x, load_bytes(vector), word, i)};
     }
 };
+
+// Pages or vectors at once: few rows take more, to have enough independent sums under way.
+constexpr int side_by_side(int most) { return most < 2 ? 1 : most < 4 ? 2 : 4; }
 
 // Scores of R rows against the 16 keys of each of P pages. With kFetch, each line that is read fetches one of
 // what comes later: pages lie anywhere in memory, so nobody else foresees them.
 template <KvType kType, int R, int P, bool kFetch>
 TW_INLINE void score_block(const Work& w, long row, long units, long page) {
     using S = Sum<kType>;
-    constexpr int N = Kind<kType>::query_parts;
+    constexpr int N = Kind<kType>::query_sums, words = N * Kind<kType>::words;
     S acc[R][P], rest[R][P];  // of the queries' first and second codes
     TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
-        acc[r][p] = S::from(N == 2 ? w.q_offset[row + r] : 0);
+        acc[r][p] = S::from(Kind<kType>::int8 ? w.q_offset[row + r] : 0);
         if constexpr (N == 2) rest[r][p] = S::from(w.q_offset[kTileRows + row + r]);
     }
     for (long u = 0; u < units; u++) {
         if constexpr (kFetch) TW_UNROLL for (int p = 0; p < P; p++) prefetch(w.ahead[page + p] + u * 64);
         TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
-            const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * N;
-            acc[r][p] = S::dot(acc[r][p], keys, q);
-            if constexpr (N == 2) rest[r][p] = S::dot(rest[r][p], keys, q + 1);
+            const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * words;
+            acc[r][p] = S::dot(acc[r][p], keys, q, 0);
+            if constexpr (N == 2) rest[r][p] = S::dot(rest[r][p], keys, q + 1, 0);
         }
+        if constexpr (Kind<kType>::words == 2)
+            TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
+                const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * words;
+                acc[r][p] = S::dot(acc[r][p], keys, q + 1, 1);
+            }
     }
     TW_UNROLL for (int p = 0; p < P; p++) {
         // The scales in front make it one line more.
@@ -70,8 +79,7 @@ TW_INLINE void score_block(const Work& w, long row, long units, long page) {
 
 template <KvType kType, int R, bool kFetch>
 TW_APART void score_rows(const Work& w, long row, long units, long pages) {
-    // Few rows take more pages at once, to have enough independent sums under way.
-    constexpr int P = R * kScorePages * 2 <= kScoreRows * kScorePages ? kScorePages * 2 : kScorePages;
+    constexpr int P = side_by_side(kScoreSums / R);
     long p = 0;
     for (; p + P <= pages; p += P) score_block<kType, R, P, kFetch>(w, row, units, p);
     for (; p < pages; p++) score_block<kType, R, 1, kFetch>(w, row, units, p);
@@ -82,7 +90,8 @@ TW_APART void score_rows(const Work& w, long row, long units, long pages) {
 template <KvType kType, int R, int V, bool kCut, bool kFetch>
 TW_INLINE void value_block(const Work& w, long row, long pages, long stride, long dim, Mask mask) {
     using S = Sum<kType>;
-    constexpr long units = Kind<kType>::page_units, p_stride = Kind<kType>::weight_stride;
+    constexpr long units = Kind<kType>::page_units, words = Kind<kType>::words;
+    constexpr long p_stride = Kind<kType>::weight_stride, p_page = units * words;
     const uint32_t* weights = w.p + row * p_stride;
     S acc[R][V];
     TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int v = 0; v < V; v++) acc[r][v] = S::from(0);
@@ -98,7 +107,10 @@ TW_INLINE void value_block(const Work& w, long row, long pages, long stride, lon
                     vector = cut;
                 }
                 TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] =
-                    S::weigh(acc[r][v], vector, weights + r * p_stride + page * units + u);
+                    S::weigh(acc[r][v], vector, weights + r * p_stride + page * p_page + u * words, 0);
+                if constexpr (words == 2)
+                    TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] = S::weigh(
+                        acc[r][v], vector, weights + r * p_stride + page * p_page + u * words + 1, 1);
             }
         }
     }
@@ -111,7 +123,7 @@ TW_INLINE void value_block(const Work& w, long row, long pages, long stride, lon
 
 template <KvType kType, int R, bool kFetch>
 TW_APART void value_rows(const Work& w, long row, long pages, long head_dim) {
-    constexpr int V = kValueVectors;
+    constexpr int V = side_by_side(kValueSums / R);
     const long stride = Kind<kType>::value_stride(head_dim);
     long dim = 0;
     for (; dim + V * 16 <= head_dim; dim += V * 16)

@@ -11,7 +11,7 @@ constexpr float kMostCode = 127 * kQueryStep;  // of a query
 // Scores come out in powers of two.
 static float score_scale(long head_dim) { return 1.44269504f / __builtin_sqrtf((float)head_dim); }
 
-// One row's query in 8-bit codes: x = scale * (128 * upper + lower), lower from -64 to 63.
+// One row's query in codes, x = scale * code; in two, code = 128 * upper + lower, lower from -64 to 63.
 static void encode_query(const Work& w, const float* from, long row, long head_dim) {
     const long units = Kind<KvType::int8>::units(head_dim);
     const Float scale = splat(score_scale(head_dim));
@@ -25,17 +25,25 @@ static void encode_query(const Work& w, const float* from, long row, long head_d
     for (long d = 0; d < head_dim; d += 16) {
         const long left = head_dim - d < 16 ? head_dim - d : 16;
         const Float x = mul(mul(take(from, d, head_dim), scale), inverse);
-        const Int upper = round_to_int(mul(x, splat(1.0f / kQueryStep)));
-        const Int lower = round_to_int(sub(x, mul(to_float(upper), splat(kQueryStep))));
-        int8_t codes[32];
-        store_i8(codes, upper);
-        store_i8(codes + 16, lower);
-        for (long i = 0; i < left; i += 4) {
-            memcpy(to + 2 * (d + i), codes + i, 4);
-            memcpy(to + 2 * (d + i) + 4, codes + 16 + i, 4);
+        if constexpr (kQuerySums == 1) {
+            const Int code = round_to_int(x);
+            uint32_t words[8];
+            store_codes(words, code);
+            memcpy(to + 2 * d, words, (left + 3) / 4 * 8);
+            upper_sum = iadd(upper_sum, code);
+        } else {
+            const Int upper = round_to_int(mul(x, splat(1.0f / kQueryStep)));
+            const Int lower = round_to_int(sub(x, mul(to_float(upper), splat(kQueryStep))));
+            int8_t codes[32];
+            store_i8(codes, upper);
+            store_i8(codes + 16, lower);
+            for (long i = 0; i < left; i += 4) {
+                memcpy(to + 2 * (d + i), codes + i, 4);
+                memcpy(to + 2 * (d + i) + 4, codes + 16 + i, 4);
+            }
+            upper_sum = iadd(upper_sum, upper);
+            lower_sum = iadd(lower_sum, lower);
         }
-        upper_sum = iadd(upper_sum, upper);
-        lower_sum = iadd(lower_sum, lower);
     }
     w.q_offset[row] = -128 * isum(upper_sum);
     w.q_offset[kTileRows + row] = -128 * isum(lower_sum);
@@ -46,16 +54,16 @@ template <KvType kType>
 static void load_query(const Work& w, const float* from, long row, long head_dim) {
     if constexpr (Kind<kType>::int8) return encode_query(w, from, row, head_dim);
     const Float scale = splat(score_scale(head_dim));
-    uint32_t* to = w.q + row * Kind<kType>::units(head_dim);
+    uint32_t* to = w.q + row * Kind<kType>::units(head_dim) * Kind<kType>::words;
     for (long d = 0; d < head_dim; d += 16) {
         const long left = head_dim - d < 16 ? head_dim - d : 16;
         Float x = mul(take(from, d, head_dim), scale);
         if constexpr (Kind<kType>::f32) {
             store((float*)to + d, x, first(left));
         } else {
-            uint16_t rounded[16];
-            store_bf16(rounded, x);
-            memcpy(to + d / 2, rounded, 2 * left);
+            uint32_t pairs[8 * kUnitWords];
+            store_pairs(pairs, x);
+            memcpy(to + d / 2 * kUnitWords, pairs, 2 * kUnitWords * left);
         }
     }
 }

@@ -25,9 +25,9 @@ TW_INLINE void encode_weights(const Work& w, long row, long visible, long pages,
     }
     const float most = largest(fold(x, [](Float a, Float b) { return max(a, b); }));
     const Float inverse = splat(most > 1e-30f ? kMostWeight / most : 0.0f);
-    uint8_t* codes = (uint8_t*)(w.p + row * Kind<KvType::int8>::weight_stride);
+    uint32_t* codes = w.p + row * Kind<KvType::int8>::weight_stride;
     TW_UNROLL for (int p = 0; p < kBlockPages; p++)
-        store_u8(codes + p * 16, round_to_int(mul(x[p], inverse)));
+        store_codes(codes + p * 4 * kUnitWords, round_to_int(mul(x[p], inverse)));
     w.p_scale[row] = most / kMostWeight;
 }
 
@@ -62,7 +62,7 @@ TW_INLINE void soften_row(const Work& w, long row, long visible, long pages) {
     if constexpr (Kind<kType>::int8) return encode_weights(w, row, visible, pages, x);
     TW_UNROLL for (int p = 0; p < kBlockPages; p++) {
         if constexpr (Kind<kType>::bf16)
-            store_bf16((uint16_t*)(w.p + row * (kBlockTokens / 2) + p * 8), x[p]);
+            store_pairs(w.p + row * Kind<kType>::weight_stride + p * 8 * kUnitWords, x[p]);
         else
             store((float*)(w.p + row * kBlockTokens + p * 16), x[p]);
     }

@@ -1,9 +1,9 @@
 // How attention computes an element type, and the memory that one call works in.
 //
 // A row is a (query, head) pair; all rows of a call share one KV head. Units of 4 bytes are what kernels.h
-// says: a float, a pair of bf16, or four 8-bit codes. With 8 bits, queries are two codes, the first worth 128
-// of the second, with a scale per row, and weights are unsigned 8 bits with a scale per row and block of 128
-// positions; both products are exact integers.
+// says: a float, a pair of bf16, or four 8-bit codes. With 8 bits, queries are codes of 15 bits with a scale
+// per row, in one sum or in two: of codes of 8 bits, the first worth 128 of the second. Weights are unsigned
+// 8 bits with a scale per row and block of 128 positions. Both products are exact integers.
 #pragma once
 
 #include "kernels.h"
@@ -15,14 +15,15 @@ namespace TW_ISA {
 // What the first of a query's two 8-bit codes is worth in units of the second.
 constexpr int kQueryStep = 128;
 
-// How an element type is computed: elements of a unit, units of a page's 16 tokens and of a block's weights.
+// How an element type is computed: elements of a unit, units of a page's 16 tokens, the words that a unit of
+// a query or of weights takes (simd_*.h), and those of a block's weights.
 template <KvType kType>
 struct Kind {
     static constexpr bool f32 = kType == KvType::f32, bf16 = kType == KvType::bf16,
                           int8 = kType == KvType::int8;
     static constexpr long elements = f32 ? 1 : bf16 ? 2 : 4, page_units = kPageTokens / elements;
-    static constexpr int query_parts = int8 ? 2 : 1;
-    static constexpr long weight_stride = page_units * kBlockPages;
+    static constexpr int words = f32 ? 1 : kUnitWords, query_sums = int8 ? kQuerySums : 1;
+    static constexpr long weight_stride = page_units * kBlockPages * words;
     static constexpr long skip = int8 ? kScaleBytes : 0;  // bytes in front of a block's units
     static long units(long head_dim) { return (head_dim + elements - 1) / elements; }
     // Units from one row of values to the next.
@@ -32,9 +33,9 @@ struct Kind {
 // Working memory of one call; rows are padded to whole vectors.
 struct Work {
     long dims;                          // head_dim padded to 16
-    uint32_t* q;                        // [rows][key units][parts]
+    uint32_t* q;                        // [rows][key units][words][sums]
     float* q_scale;                     // [rows], of 8-bit queries
-    int32_t* q_offset;                  // [parts][rows], -128 * sum of the codes
+    int32_t* q_offset;                  // [sums][rows], -128 * sum of the codes
     float* scores;                      // [rows][128]
     uint32_t* p;                        // [rows][weight_stride]
     float* p_scale;                     // [rows], of 8-bit weights

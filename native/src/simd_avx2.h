@@ -20,7 +20,8 @@ using Mask = Int;
 constexpr int kIntRows = 4, kIntTiles = 1;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 2;
 constexpr int kFloatRows = 4, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 2;
-constexpr int kScoreRows = 4, kScorePages = 1, kValueRows = 2, kValueVectors = 2;
+constexpr int kScoreRows = 6, kScoreSums = 6, kValueRows = 6, kFirstValueRows = 3, kValueSums = 6;
+constexpr int kUnitWords = 2, kQuerySums = 1;  // of attention
 
 TW_INLINE Float splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TW_INLINE Float load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -138,27 +139,20 @@ TW_INLINE Float load_f16(const uint16_t* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)),
             _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
 }
-// Rounds to nearest, ties to even; the upper half of each lane's bits, as 32-bit lanes.
+// Rounds to nearest, ties to even: the upper half of each lane's bits.
 TW_INLINE __m256i rounded_bf16(__m256 x) {
     __m256i bits = _mm256_castps_si256(x);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    bits = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    return _mm256_srli_epi32(bits, 16);
+    return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
 }
 TW_INLINE void store_bf16(uint16_t* p, Float x) {
-    __m256i packed = _mm256_packus_epi32(rounded_bf16(x.a), rounded_bf16(x.b));
+    __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(rounded_bf16(x.a), 16),
+                                         _mm256_srli_epi32(rounded_bf16(x.b), 16));
     _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(packed, 0xd8));
 }
 TW_INLINE void store_i8(int8_t* p, Int x) {
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
     __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storeu_si128((__m128i*)p, bytes);
-}
-
-// For x from 0 to 255.
-TW_INLINE void store_u8(uint8_t* p, Int x) {
-    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
-    __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
     _mm_storeu_si128((__m128i*)p, bytes);
 }
 
@@ -189,22 +183,6 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     __m256i x = _mm256_set1_epi32(four);
     __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), odd = _mm256_srai_epi16(x, 8);
     return {dot_widened(acc.a, unsigned4.a, even, odd), dot_widened(acc.b, unsigned4.b, even, odd)};
-}
-TW_INLINE __m256i dot_signed_words(__m256i acc, __m256i bytes, __m256i even, __m256i odd) {
-    __m256i low = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), high = _mm256_srai_epi16(bytes, 8);
-    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, even));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(high, odd));
-}
-TW_INLINE Int dot_bytes_often(Int acc, Bytes unsigned4, const int8_t* signed4) {
-    return dot_bytes(acc, unsigned4, signed4);
-}
-// The same with signed bytes in the lanes and unsigned ones for all.
-TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4) {
-    int32_t four;
-    memcpy(&four, unsigned4, 4);
-    __m256i x = _mm256_set1_epi32(four);
-    __m256i even = _mm256_and_si256(x, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(x, 8);
-    return {dot_signed_words(acc.a, signed4.a, even, odd), dot_signed_words(acc.b, signed4.b, even, odd)};
 }
 // Keeps a sum as it stands: GCC would take long ones apart, and run out of registers.
 TW_INLINE __m256i in_order(__m256i sum) {
@@ -294,6 +272,43 @@ TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
     __m256 first = _mm256_castsi256_ps(_mm256_set1_epi32((int)(two << 16)));
     __m256 second = _mm256_castsi256_ps(_mm256_set1_epi32((int)(two & 0xffff0000u)));
     return {dot_pairs(acc.a, pairs.a, first, second), dot_pairs(acc.b, pairs.b, first, second)};
+}
+
+// What attention multiplies keys and values with, in kUnitWords words for each of their units: word 0 for the
+// even elements, word 1 for the odd ones. A pair of bf16 is two floats; of four codes, each word has two in
+// 16 bits.
+TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int i) {
+    const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+    const __m256i a = i ? _mm256_and_si256(pairs.a, upper) : _mm256_slli_epi32(pairs.a, 16);
+    const __m256i b = i ? _mm256_and_si256(pairs.b, upper) : _mm256_slli_epi32(pairs.b, 16);
+    return fma({_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)}, splat(*(const float*)word), acc);
+}
+TW_INLINE Int dot_words_apart(Int acc, Int pairs, const uint32_t* word) {
+    acc = dot_words(acc, pairs, isplat((int32_t)*word));
+    // Otherwise GCC adds a sum's products to one another first, and keeps those of all sums at once.
+    asm("" : "+x"(acc.a), "+x"(acc.b));
+    return acc;
+}
+TW_INLINE Int dot_bytes_word(Int acc, Bytes unsigned4, const uint32_t* word, int i) {
+    const __m256i low = _mm256_set1_epi16(255);
+    const __m256i a = i ? _mm256_srli_epi16(unsigned4.a, 8) : _mm256_and_si256(unsigned4.a, low);
+    const __m256i b = i ? _mm256_srli_epi16(unsigned4.b, 8) : _mm256_and_si256(unsigned4.b, low);
+    return dot_words_apart(acc, {a, b}, word);
+}
+TW_INLINE Int dot_signed_word(Int acc, Bytes signed4, const uint32_t* word, int i) {
+    const __m256i a = _mm256_srai_epi16(i ? signed4.a : _mm256_slli_epi16(signed4.a, 8), 8);
+    const __m256i b = _mm256_srai_epi16(i ? signed4.b : _mm256_slli_epi16(signed4.b, 8), 8);
+    return dot_words_apart(acc, {a, b}, word);
+}
+TW_INLINE void store_pairs(uint32_t* to, Float x) {
+    const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+    _mm256_storeu_si256((__m256i*)to, _mm256_and_si256(rounded_bf16(x.a), upper));
+    _mm256_storeu_si256((__m256i*)to + 1, _mm256_and_si256(rounded_bf16(x.b), upper));
+}
+TW_INLINE void store_codes(uint32_t* to, Int x) {
+    __m256i codes = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+    codes = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(codes, 0xd8), 0xd8);
+    _mm256_storeu_si256((__m256i*)to, codes);
 }
 
 TW_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }

@@ -16,7 +16,8 @@ using Mask = __mmask16;
 constexpr int kIntRows = 6, kIntTiles = 2;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 4, kIntFewTiles = 1;
 constexpr int kFloatRows = 8, kFloatTiles = 2, kFloatFewRows = 8, kFloatFewTiles = 1;
-constexpr int kScoreRows = 6, kScorePages = 2, kValueRows = 6, kValueVectors = 4;
+constexpr int kScoreRows = 6, kScoreSums = 12, kValueRows = 6, kFirstValueRows = 6, kValueSums = 24;
+constexpr int kUnitWords = 1, kQuerySums = 2;  // of attention
 
 TW_INLINE Float splat(float x) { return _mm512_set1_ps(x); }
 TW_INLINE Float load(const float* p) { return _mm512_loadu_ps(p); }
@@ -114,17 +115,17 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     return _mm512_dpbusd_epi32(acc, unsigned4, _mm512_set1_epi32(four));
 }
 // The same for loops over many sums, where GCC 12 would copy each sum before and after the instruction.
-TW_INLINE Int dot_bytes_often(Int acc, Bytes unsigned4, const int8_t* signed4) {
+TW_INLINE Int dot_bytes_word(Int acc, Bytes unsigned4, const uint32_t* word, int) {
     struct Four {
         int8_t at[4];
     };
-    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(unsigned4), "m"(*(const Four*)signed4));
+    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(unsigned4), "m"(*(const Four*)word));
     return acc;
 }
 // The same with signed bytes in the lanes and unsigned ones for all.
-TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+TW_INLINE Int dot_signed_word(Int acc, Bytes signed4, const uint32_t* word, int) {
     int32_t four;
-    memcpy(&four, unsigned4, 4);
+    memcpy(&four, word, 4);
     asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(_mm512_set1_epi32(four)), "v"(signed4));
     return acc;
 }
@@ -162,6 +163,13 @@ TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
     memcpy(&two, pair, 4);
     return _mm512_dpbf16_ps(acc, (__m512bh)pairs, (__m512bh)_mm512_set1_epi32(two));
 }
+// What attention multiplies keys and values with, in kUnitWords words for each of their units: here the same
+// pairs of bf16 and unsigned bytes.
+TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int) {
+    return dot_bf16(acc, pairs, word);
+}
+TW_INLINE void store_pairs(uint32_t* to, Float x) { store_bf16((uint16_t*)to, x); }
+TW_INLINE void store_codes(uint32_t* to, Int x) { store_u8((uint8_t*)to, x); }
 
 TW_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 

@@ -16,7 +16,8 @@ using Mask = Int;
 constexpr int kIntRows = 1, kIntTiles = 1;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 1;
 constexpr int kFloatRows = 2, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 1;
-constexpr int kScoreRows = 2, kScorePages = 1, kValueRows = 1, kValueVectors = 1;
+constexpr int kScoreRows = 2, kScoreSums = 2, kValueRows = 1, kFirstValueRows = 1, kValueSums = 1;
+constexpr int kUnitWords = 1, kQuerySums = 2;  // of attention
 
 TW_INLINE Float splat(float x) { return Float{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 TW_INLINE Int isplat(int32_t x) { return Int{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
@@ -149,11 +150,12 @@ TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
     for (int i = 0; i < 4; i++) acc += (Int)((unsigned4 >> (8 * i)) & 255u) * (int32_t)signed4[i];
     return acc;
 }
-TW_INLINE Int dot_bytes_often(Int acc, Bytes unsigned4, const int8_t* signed4) {
-    return dot_bytes(acc, unsigned4, signed4);
+TW_INLINE Int dot_bytes_word(Int acc, Bytes unsigned4, const uint32_t* word, int) {
+    return dot_bytes(acc, unsigned4, (const int8_t*)word);
 }
 // The same with signed bytes in the lanes and unsigned ones for all.
-TW_INLINE Int dot_signed_often(Int acc, Bytes signed4, const uint8_t* unsigned4) {
+TW_INLINE Int dot_signed_word(Int acc, Bytes signed4, const uint32_t* word, int) {
+    const uint8_t* unsigned4 = (const uint8_t*)word;
     for (int i = 0; i < 4; i++) acc += ((Int)(signed4 << (24 - 8 * i)) >> 24) * (int32_t)unsigned4[i];
     return acc;
 }
@@ -199,6 +201,13 @@ TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
     acc = (Float)(pairs << 16) * first + acc;
     return (Float)(pairs & 0xffff0000u) * second + acc;
 }
+// What attention multiplies keys and values with, in kUnitWords words for each of their units: here the same
+// pairs of bf16 and unsigned bytes.
+TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int) {
+    return dot_bf16(acc, pairs, word);
+}
+TW_INLINE void store_pairs(uint32_t* to, Float x) { store_bf16((uint16_t*)to, x); }
+TW_INLINE void store_codes(uint32_t* to, Int x) { store_u8((uint8_t*)to, x); }
 
 TW_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
