@@ -169,21 +169,6 @@ TW_INLINE Bytes high_nibbles(Bytes x) {
             _mm256_and_si256(_mm256_srli_epi16(x.b, 4), mask)};
 }
 
-TW_INLINE __m256i dot_widened(__m256i acc, __m256i bytes, __m256i even, __m256i odd) {
-    __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi16(255));
-    __m256i high = _mm256_srli_epi16(bytes, 8);
-    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, even));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(high, odd));
-}
-// acc + the dot product of each lane's four unsigned bytes with the same four signed bytes. Widened to 16
-// bits, as the byte multiply-add of AVX2 saturates.
-TW_INLINE Int dot_bytes(Int acc, Bytes unsigned4, const int8_t* signed4) {
-    int32_t four;
-    memcpy(&four, signed4, 4);
-    __m256i x = _mm256_set1_epi32(four);
-    __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), odd = _mm256_srai_epi16(x, 8);
-    return {dot_widened(acc.a, unsigned4.a, even, odd), dot_widened(acc.b, unsigned4.b, even, odd)};
-}
 // Keeps a sum as it stands: GCC would take long ones apart, and run out of registers.
 TW_INLINE __m256i in_order(__m256i sum) {
     asm("" : "+x"(sum));
