@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinfer.messages import Sampling, Step
-from twinfer.policy.costs import Answers, Costs, learn
+from twinfer.policy.costs import Answers, Costs, learn, most_answers
 from twinfer.policy.pacing import MARGIN
 from twinfer.policy.pages import PageLedger
 from twinfer.policy.slots import Slots
@@ -49,7 +49,7 @@ def decode_step(seconds, batch, prompt_tokens=0):
 def test_no_more_start_than_decode_steps_in_time():
     def started(slo_tpot):
         core = deployment(SPLIT, slo_tpot=slo_tpot)
-        core.engines["decode-0"].between = costs
+        core.engines["decode-0"].between.alone = costs
         for number in range(1, 20):
             core.submit(request(number, 30), 1.0)
         return running(core)
@@ -116,3 +116,44 @@ def test_the_mean_answer_is_known_from_the_first_and_follows_slowly():
     for _ in range(200):
         slots.count(100)
     assert 99 < slots.answer <= 100
+
+
+@given(st.floats(0, 0.01), st.floats(1e-4, 2e-3), st.floats(0.3, 1), st.floats(0, 1), st.integers(1, 20))
+def test_more_decode_at_a_time_the_less_there_is_to_compute_for_prompts(base, slope, gain, prompt, answer):
+    """An engine that is alone only while prompts are computed is helped in between."""
+    core = deployment(SPLIT, slo_tpot=0.02)
+    engine, slots = core.engines["decode-0"].between, core.slots
+    for batch in (3, 4, 5, 6) * 10:
+        learn(engine.alone, 0, Answers(batch, 0), base + slope * batch)
+        learn(engine.helped, 0, Answers(batch, 0), gain * (base + slope * batch))
+    target = MARGIN * 0.02
+    least, most = (most_answers(costs, target, 0) for costs in (engine.alone, engine.helped))
+    for _ in range(50):
+        slots.note(prompt, 0)
+        for _ in range(answer):
+            slots.note(0.01, 4)
+    found = slots.of(engine, 0)
+    assert found >= (least or 64)
+    if most is not None:
+        assert found <= max(most, least or 64)
+    # What a token of each takes then, some of the time alone, is just what keeps the target.
+    if least is not None and most is not None and least < found < most:
+        alone = min(1.0, found * prompt / (4 * answer) / 0.02)
+        whole = (gain + (1 - gain) * alone) * (base + slope * found)
+        assert whole <= target * 1.001
+
+
+def test_prompts_that_take_no_time_leave_all_the_help_and_long_ones_none():
+    def slots(prompt):
+        core = deployment(SPLIT, slo_tpot=0.02)
+        engine = core.engines["decode-0"].between
+        for batch in (6, 7, 8, 9) * 10:
+            learn(engine.alone, 0, Answers(batch, 0), 0.002 * batch)
+            learn(engine.helped, 0, Answers(batch, 0), 0.0015 * batch)
+        core.slots.note(prompt, 0)
+        for _ in range(100):
+            core.slots.note(0.01, 8)
+        return core.slots.of(engine, 0)
+
+    assert (slots(0.0), slots(10.0)) == (12, 9)
+    assert 9 < slots(0.8) < 12

@@ -16,9 +16,6 @@ SLOPES = 0.99
 """Likewise, in how much longer a step takes for more answers or more context: that is a matter of the machine
 and the model, and of the few steps in a row that are not like the one before."""
 
-HELPED = 0.1
-"""What a step counts for that had cores of others, which it will not have when it matters."""
-
 NEWS = 0.2
 """What a new step with prompt tokens counts for."""
 
@@ -63,18 +60,21 @@ class Costs(msgspec.Struct):
     context_seconds: float = 0.0
 
 
-def learn(
-    costs: Costs,
-    prompt_tokens: int,
-    answers: Answers,
-    seconds: float,
-    memory: float = MEMORY,
-    weight: float = 1.0,
-) -> None:
+class Between(msgspec.Struct):
+    """What a token of each answer costs on an engine, with all that is computed there since the one before.
+
+    `helped` while other engines have nothing to do and lend their cores, `alone` while they have.
+    """
+
+    alone: Costs = msgspec.field(default_factory=Costs)
+    helped: Costs = msgspec.field(default_factory=Costs)
+
+
+def learn(costs: Costs, prompt_tokens: int, answers: Answers, seconds: float, memory: float = MEMORY) -> None:
     """A step of so many prompt tokens and such answers took so long.
 
     What the answers cost is taken off a step that carries both, as far as it is known. Among decode
-    steps it counts for `weight`, and earlier ones for `memory` of what they did.
+    steps earlier ones count for `memory` of what they did.
     """
     if prompt_tokens:
         costs.rate = smooth_rate(costs.rate, prompt_tokens, seconds)
@@ -85,22 +85,22 @@ def learn(
         further = answers.context - costs.context
         longer = seconds - costs.seconds
         if costs.steps:
-            _learn_slopes(costs, more, further, longer, weight)
-        costs.steps = memory * costs.steps + weight
-        share = weight / costs.steps
+            _learn_slopes(costs, more, further, longer)
+        costs.steps = memory * costs.steps + 1
+        share = 1 / costs.steps
         costs.answers += share * more
         costs.context += share * further
         costs.seconds += share * longer
 
 
-def _learn_slopes(costs: Costs, more: float, further: float, longer: float, weight: float) -> None:
+def _learn_slopes(costs: Costs, more: float, further: float, longer: float) -> None:
     """A step carried so many answers and so much context more than the usual one, and took so much longer."""
-    costs.differing = SLOPES * costs.differing + weight
-    costs.answers_answers = SLOPES * costs.answers_answers + weight * more * more
-    costs.context_context = SLOPES * costs.context_context + weight * further * further
-    costs.answers_context = SLOPES * costs.answers_context + weight * more * further
-    costs.answers_seconds = SLOPES * costs.answers_seconds + weight * more * longer
-    costs.context_seconds = SLOPES * costs.context_seconds + weight * further * longer
+    costs.differing = SLOPES * costs.differing + 1
+    costs.answers_answers = SLOPES * costs.answers_answers + more * more
+    costs.context_context = SLOPES * costs.context_context + further * further
+    costs.answers_context = SLOPES * costs.answers_context + more * further
+    costs.answers_seconds = SLOPES * costs.answers_seconds + more * longer
+    costs.context_seconds = SLOPES * costs.context_seconds + further * longer
 
 
 def smooth(mean: float, value: float, news: float) -> float:
@@ -126,6 +126,14 @@ def decode_seconds(costs: Costs, answers: Answers) -> float:
     answer, token = _slopes(costs)
     longer = answer * (answers.count - costs.answers) + token * (answers.context - costs.context)
     return max(0.0, costs.seconds + longer)
+
+
+def token_seconds(between: Between, answers: Answers, alone: float) -> float:
+    """How long a token of each answer takes, where the engine is alone for so large a share of the steps."""
+    if between.alone.steps == 0 or between.helped.steps == 0:
+        return decode_seconds(between.alone if between.alone.steps else between.helped, answers)
+    helped = decode_seconds(between.helped, answers)
+    return helped + alone * max(0.0, decode_seconds(between.alone, answers) - helped)
 
 
 def most_answers(costs: Costs, seconds: float, context: float) -> int | None:

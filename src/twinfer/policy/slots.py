@@ -6,52 +6,87 @@ from collections.abc import Iterable
 
 import msgspec
 
-from twinfer.policy.costs import Answers, Costs, decode_seconds, most_answers, smooth
+from twinfer.policy.costs import Answers, Between, most_answers, smooth, token_seconds
 from twinfer.policy.overload import slot_wait
 from twinfer.policy.pacing import MARGIN
 
 NEWS = 0.05
 """What one more answer counts for in the mean length, at least."""
 
+RECENT = 4096
+"""Tokens of answers over which it is measured how much there is to compute for prompts."""
+
 
 class Slots(msgspec.Struct):
     """At most `most` requests decode on one engine, and no more than keep `slo_tpot`.
 
-    Engines are known by what a token of each answer costs there, with all that is computed between two, and
-    answers by the tokens of context that each reads in the mean. `ended` answers have ended; `answer` is the
-    tokens of a usual one, 0 until then.
+    Engines are known by what a token of each answer costs there, and answers by the tokens of context that
+    each reads in the mean. `ended` answers have ended; `answer` is the tokens of a usual one, 0 until then.
+    Lately engines have computed `prompts` seconds for prompts only, while `tokens` of answers were written.
     """
 
     most: int
     slo_tpot: float | None = None
     ended: int = 0
     answer: float = 0.0
+    prompts: float = 0.0
+    tokens: float = 0.0
+
+    def note(self, seconds: float, batch: int) -> None:
+        """An engine has taken a step with a token for so many answers, or with prompts only."""
+        if batch:
+            kept = max(0.0, 1 - batch / RECENT)
+            self.prompts *= kept
+            self.tokens = kept * self.tokens + batch
+        else:
+            self.prompts += seconds
 
     def count(self, tokens: int) -> None:
         """An answer of so many tokens has ended."""
         self.ended += 1
         self.answer = smooth(self.answer, tokens, max(NEWS, 1 / self.ended))
 
-    def of(self, costs: Costs, context: float) -> int:
+    def of(self, engine: Between, context: float) -> int:
         """Requests that may decode on an engine at a time."""
         if self.slo_tpot is None:
             return self.most
-        most = most_answers(costs, MARGIN * self.slo_tpot, context)
-        return self.most if most is None else min(self.most, most)
+        target = MARGIN * self.slo_tpot
+        alone, helped = (most_answers(each, target, context) for each in (engine.alone, engine.helped))
+        if engine.alone.steps == 0 or engine.helped.steps == 0:
+            least = most = alone or helped or self.most
+        else:
+            least = alone or self.most
+            most = max(least, helped or int(2 * engine.helped.answers))
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self._seconds(engine, middle, context) <= target:
+                least = middle
+            else:
+                most = middle - 1
+        return min(self.most, least)
 
-    def on(self, engines: Iterable[Costs], running: Answers) -> int:
+    def _seconds(self, engine: Between, answers: int, context: float) -> float:
+        """A token of each of so many answers, at the pace of the target if there is one.
+
+        Every answer has a prompt: so much is to be computed meanwhile, and for so long nobody helps.
+        """
+        prompts = answers * self.prompts / self.tokens if self.tokens else 0.0
+        alone = min(1.0, prompts / self.slo_tpot) if self.slo_tpot else 1.0
+        return token_seconds(engine, Answers(answers, round(answers * context)), alone)
+
+    def on(self, engines: Iterable[Between], running: Answers) -> int:
         """Requests that may decode on all of them at a time, given what those that run are like."""
-        return sum(self.of(costs, _context(running)) for costs in engines)
+        return sum(self.of(engine, _context(running)) for engine in engines)
 
-    def ends(self, costs: Costs, context: float) -> float:
+    def ends(self, engine: Between, context: float) -> float:
         """Answers that end in a second on an engine whose slots are all taken; 0 while that is not known."""
-        slots = self.of(costs, context)
-        seconds = self.answer * decode_seconds(costs, Answers(slots, round(slots * context)))
+        slots = self.of(engine, context)
+        seconds = self.answer * self._seconds(engine, slots, context)
         return slots / seconds if seconds else 0.0
 
-    def wait(self, engines: list[Costs], running: Answers, waiting: int) -> float:
+    def wait(self, engines: list[Between], running: Answers, waiting: int) -> float:
         """Seconds until a request may start of which `waiting` come before, while others run."""
-        ends = sum(self.ends(costs, _context(running)) for costs in engines)
+        ends = sum(self.ends(engine, _context(running)) for engine in engines)
         return slot_wait(waiting, self.on(engines, running) - running.count, ends)
 
 

@@ -14,7 +14,7 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 
 from twinfer.messages import Cancel, Decode, Finish, Grant, Prefill, Role, Step, ToEngine
-from twinfer.policy.costs import Answers, Costs
+from twinfer.policy.costs import Answers, Between
 from twinfer.policy.overload import expected_ttft
 from twinfer.policy.poison import GUILTY
 from twinfer.policy.preemption import choose_victim
@@ -94,7 +94,7 @@ class Core:
         return expected_ttft(ahead, own, rate, self.slots.wait(self._decode_costs, self._running, waiting))
 
     @property
-    def _decode_costs(self) -> list[Costs]:
+    def _decode_costs(self) -> list[Between]:
         return [engine.between for engine in candidates(self.engines.values(), "decode")]
 
     @property
@@ -141,6 +141,7 @@ class Core:
         view = self.engines[engine]
         others = [other for other in self.engines.values() if other is not view]
         view.count(step, helped=bool(others) and not any(other.held for other in others))
+        self.slots.note(step.ended - step.began, step.batch)
         for number, computed in step.chunks:
             request = view.get(number)
             if request is not None:

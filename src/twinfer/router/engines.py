@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from twinfer.messages import Role, Step, Usage
-from twinfer.policy.costs import HELPED, LASTING, Answers, Costs, learn
+from twinfer.policy.costs import LASTING, Answers, Between, Costs, learn
 from twinfer.policy.routing import Load
 from twinfer.router.request import Request
 
@@ -27,10 +27,10 @@ class Work(msgspec.Struct):
 class EngineView(msgspec.Struct, eq=False):
     """An engine that is ready, with the requests it holds now, by number and phase.
 
-    `costs` are those of its steps. `between` are those of a token of each answer, with all that was computed
-    since the token before, which is `computed` seconds by now; what other engines lent cores for counts less.
-    An engine that is `draining` gets no more. Its latest step began at `stepped` or later. `cores` are those
-    that its threads are on, and whether each is lent by another engine; `usage` is what it last said of them.
+    `costs` are those of its steps, `between` those of a token of each answer, since the last of which it has
+    computed for `computed` seconds. An engine that is `draining` gets no more. Its latest step began at
+    `stepped` or later. `cores` are those that its threads are on, and whether each is lent by another engine;
+    `usage` is what it last said of them.
     """
 
     id: str
@@ -40,7 +40,7 @@ class EngineView(msgspec.Struct, eq=False):
     decoding: dict[int, Request] = msgspec.field(default_factory=dict[int, Request])
     work: Work = msgspec.field(default_factory=Work)
     costs: Costs = msgspec.field(default_factory=Costs)
-    between: Costs = msgspec.field(default_factory=Costs)
+    between: Between = msgspec.field(default_factory=Between)
     computed: float = 0.0
     stepped: float = 0.0
     cores: list[tuple[int, bool]] = msgspec.field(default_factory=list[tuple[int, bool]])
@@ -79,7 +79,8 @@ class EngineView(msgspec.Struct, eq=False):
         learn(self.costs, step.prompt_tokens, answers, seconds)
         self.computed += seconds
         if step.batch:
-            learn(self.between, 0, answers, self.computed, LASTING, HELPED if helped else 1.0)
+            between = self.between.helped if helped else self.between.alone
+            learn(between, 0, answers, self.computed, LASTING)
         if step.batch or not self.decoding:
             self.computed = 0.0
 
