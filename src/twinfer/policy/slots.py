@@ -13,8 +13,8 @@ from twinfer.policy.pacing import MARGIN
 NEWS = 0.05
 """What one more answer counts for in the mean length, at least."""
 
-RECENT = 4096
-"""Tokens of answers over which it is measured how much there is to compute for prompts."""
+KEPT = 0.95
+"""What earlier prompts count for at each new one, in how long they take."""
 
 
 class Slots(msgspec.Struct):
@@ -22,7 +22,7 @@ class Slots(msgspec.Struct):
 
     Engines are known by what a token of each answer costs there, and answers by the tokens of context that
     each reads in the mean. `ended` answers have ended; `answer` is the tokens of a usual one, 0 until then.
-    Lately engines have computed `prompts` seconds for prompts only, while `tokens` of answers were written.
+    Engines have computed nothing but prompts for `seconds`, for so many `prompts`: fading sums.
     """
 
     most: int
@@ -30,16 +30,12 @@ class Slots(msgspec.Struct):
     ended: int = 0
     answer: float = 0.0
     prompts: float = 0.0
-    tokens: float = 0.0
+    seconds: float = 0.0
 
-    def note(self, seconds: float, batch: int) -> None:
-        """An engine has taken a step with a token for so many answers, or with prompts only."""
-        if batch:
-            kept = max(0.0, 1 - batch / RECENT)
-            self.prompts *= kept
-            self.tokens = kept * self.tokens + batch
-        else:
-            self.prompts += seconds
+    def note(self, seconds: float, prompts: int) -> None:
+        """An engine has taken a step with prompts only, of which so many are done now."""
+        self.prompts = KEPT**prompts * self.prompts + prompts
+        self.seconds = KEPT**prompts * self.seconds + seconds
 
     def count(self, tokens: int) -> None:
         """An answer of so many tokens has ended."""
@@ -68,10 +64,13 @@ class Slots(msgspec.Struct):
     def _seconds(self, engine: Between, answers: int, context: float) -> float:
         """A token of each of so many answers, at the pace of the target if there is one.
 
-        Every answer has a prompt: so much is to be computed meanwhile, and for so long nobody helps.
+        Every answer has a prompt: so much is to be computed meanwhile, and for so long nobody helps. While
+        nothing is known of that, it is not held against anybody.
         """
-        prompts = answers * self.prompts / self.tokens if self.tokens else 0.0
-        alone = min(1.0, prompts / self.slo_tpot) if self.slo_tpot else 1.0
+        alone = 0.0
+        if self.slo_tpot and self.answer and self.prompts:
+            prompt = self.seconds / self.prompts
+            alone = min(1.0, answers * prompt / self.answer / self.slo_tpot)
         return token_seconds(engine, Answers(answers, round(answers * context)), alone)
 
     def on(self, engines: Iterable[Between], running: Answers) -> int:

@@ -141,7 +141,8 @@ class Core:
         view = self.engines[engine]
         others = [other for other in self.engines.values() if other is not view]
         view.count(step, helped=bool(others) and not any(other.held for other in others))
-        self.slots.note(step.ended - step.began, step.batch)
+        if not step.batch:
+            self.slots.note(step.ended - step.began, len(step.requests))
         for number, computed in step.chunks:
             request = view.get(number)
             if request is not None:
