@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from twinfer.policy.costs import Answers, Between, most_answers, smooth, token_seconds
+from twinfer.policy.costs import Answers, Between, decode_seconds, most_answers, smooth, token_seconds
 from twinfer.policy.overload import slot_wait
 from twinfer.policy.pacing import MARGIN
 
@@ -62,16 +62,17 @@ class Slots(msgspec.Struct):
         return min(self.most, least)
 
     def _seconds(self, engine: Between, answers: int, context: float) -> float:
-        """A token of each of so many answers, at the pace of the target if there is one.
+        """A token of each of so many answers, at the pace of the target, or as fast as can be.
 
         Every answer has a prompt: so much is to be computed meanwhile, and for so long nobody helps. While
         nothing is known of that, it is not held against anybody.
         """
-        alone = 0.0
-        if self.slo_tpot and self.answer and self.prompts:
+        tokens, alone = Answers(answers, round(answers * context)), 0.0
+        pace = self.slo_tpot or decode_seconds(engine.alone, tokens)
+        if pace and self.answer and self.prompts:
             prompt = self.seconds / self.prompts
-            alone = min(1.0, answers * prompt / self.answer / self.slo_tpot)
-        return token_seconds(engine, Answers(answers, round(answers * context)), alone)
+            alone = min(1.0, answers * prompt / self.answer / pace)
+        return token_seconds(engine, tokens, alone)
 
     def on(self, engines: Iterable[Between], running: Answers) -> int:
         """Requests that may decode on all of them at a time, given what those that run are like."""
