@@ -269,10 +269,8 @@ TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int 
     return fma({_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)}, splat(*(const float*)word), acc);
 }
 TW_INLINE Int dot_words_apart(Int acc, Int pairs, const uint32_t* word) {
-    acc = dot_words(acc, pairs, isplat((int32_t)*word));
-    // Otherwise GCC adds a sum's products to one another first, and keeps those of all sums at once.
-    asm("" : "+x"(acc.a), "+x"(acc.b));
-    return acc;
+    const Int sum = dot_words(acc, pairs, isplat((int32_t)*word));
+    return {in_order(sum.a), in_order(sum.b)};
 }
 TW_INLINE Int dot_bytes_word(Int acc, Bytes unsigned4, const uint32_t* word, int i) {
     const __m256i low = _mm256_set1_epi16(255);

@@ -17,7 +17,6 @@ constexpr int kIntRows = 6, kIntTiles = 2;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 4, kIntFewTiles = 1;
 constexpr int kFloatRows = 8, kFloatTiles = 2, kFloatFewRows = 8, kFloatFewTiles = 1;
 constexpr int kScoreRows = 6, kScoreSums = 12, kValueRows = 6, kFirstValueRows = 6, kValueSums = 24;
-constexpr int kUnitWords = 1, kQuerySums = 2;  // of attention
 
 TW_INLINE Float splat(float x) { return _mm512_set1_ps(x); }
 TW_INLINE Float load(const float* p) { return _mm512_loadu_ps(p); }
@@ -129,30 +128,10 @@ TW_INLINE Int dot_signed_word(Int acc, Bytes signed4, const uint32_t* word, int)
     asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(_mm512_set1_epi32(four)), "v"(signed4));
     return acc;
 }
-// A group of nibbles is summed in two passes, block after block.
-constexpr int kPasses4 = 2;
-TW_INLINE Bytes load_nibbles(const uint8_t* codes, int pass, int j) {
-    return load_bytes(codes + pass * 256 + j * 64);
-}
-TW_INLINE void order_codes4(int8_t*) {}
-// The even block's sum becomes the lower half of a lane: 2^15 more for as long lest it borrows from the
-// other.
-TW_INLINE int32_t offset4(int32_t even, int32_t) { return -8 * even + 0x8000; }
-TW_INLINE Int dot_nibbles(Int acc, Bytes nibbles, const int8_t* signed4) {
-    return dot_bytes(acc, nibbles, signed4);
-}
-// What was summed so far becomes the upper halves of the lanes, and the shift is taken off again.
-TW_INLINE Int raised(Int x) { return _mm512_slli_epi32(x, 16); }
-TW_INLINE Int shifted_back(Int both) { return _mm512_xor_si512(both, isplat(0x8000)); }
 
-// Weights of 8 bits, stored with 128 added.
-using Weights8 = Bytes;
-TW_INLINE Weights8 load_weights8(const uint8_t* shifted) { return load_bytes(shifted); }
-// What sums with them begin with, given -128 times the sum of the other factors.
-TW_INLINE Int begin8(int32_t offset) { return isplat(offset); }
-TW_INLINE Int dot_weights8(Int acc, const Weights8& w, const int8_t* signed4) {
-    return dot_bytes(acc, w, signed4);
-}
+// The lower halves of the lanes become the upper ones.
+TW_INLINE Int raised(Int x) { return _mm512_slli_epi32(x, 16); }
+TW_INLINE Int ixor(Int a, Int b) { return _mm512_xor_si512(a, b); }
 
 // acc + the dot product of each lane's pair of signed 16-bit integers with the same pair, modulo 2^32.
 TW_INLINE Int dot_words(Int acc, Int pairs, Int other) { return _mm512_dpwssd_epi32(acc, pairs, other); }
@@ -163,15 +142,10 @@ TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
     memcpy(&two, pair, 4);
     return _mm512_dpbf16_ps(acc, (__m512bh)pairs, (__m512bh)_mm512_set1_epi32(two));
 }
-// What attention multiplies keys and values with, in kUnitWords words for each of their units: here the same
-// pairs of bf16 and unsigned bytes.
-TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int) {
-    return dot_bf16(acc, pairs, word);
-}
-TW_INLINE void store_pairs(uint32_t* to, Float x) { store_bf16((uint16_t*)to, x); }
-TW_INLINE void store_codes(uint32_t* to, Int x) { store_u8((uint8_t*)to, x); }
 
 TW_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 }  // namespace TW_ISA
 }  // namespace twinfer
+
+#include "simd_exact_dots.h"
