@@ -9,6 +9,7 @@ end the rates that were found are tried once more, in turns. Further rows: one r
 
     python -m benchmarks.goodput                                everything, about two hours
     python -m benchmarks.goodput --rows conv-15,one-by-one      some rows
+    python -m benchmarks.goodput --slower 4 --seconds 60        on a machine a quarter as fast
     python -m benchmarks.goodput --draft /tmp/try --seconds 8   a rough look, kept apart
     python -m benchmarks.goodput --render                       tables and pictures from what is there
 
@@ -49,7 +50,7 @@ def main() -> None:
             record = json.loads(path.read_text())
             render({**record, "rows": summary(record["entries"])}, args.draft)
         return
-    identity = {"code": code_version(), "seconds": args.seconds, "seed": args.seed}
+    identity = {"code": code_version(), "seconds": args.seconds, "slower": args.slower, "seed": args.seed}
     path = args.draft / KEPT if args.draft else results("goodput")
     try:
         failed = measure(Book(path, identity, machine(), summary), args)
@@ -61,7 +62,7 @@ def main() -> None:
 
 def measure(book: Book, args: argparse.Namespace) -> list[str]:
     """Measure the rows, one after the other; what could not be measured, and why."""
-    measuring = Measuring(book, args.seconds, args.seed, args.turns, args.requests, args.rivals, args.speed)
+    measuring = Measuring(book, args.seconds, args.seed, args.turns, args.requests, args.rivals, args.slower)
     failed: list[str] = []
     for row in args.rows:
         book.begin(row, again=args.again)
@@ -113,7 +114,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--requests", type=int, default=40, help="one after another, nine turns; 40 if none")
     parser.add_argument(
-        "--speed", type=float, default=1.0, help="where searches begin, over where they do if not said"
+        "--slower", type=float, default=1, help="times as long as in the table are all targets; 1 if none"
     )
     parser.add_argument("--seed", type=int, default=0, help="of arrivals, lengths and contents; 0 if none")
     parser.add_argument("--again", action="store_true", help="measure what is already there too")

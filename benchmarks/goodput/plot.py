@@ -10,7 +10,7 @@ import matplotlib
 
 from benchmarks.goodput.docs import title
 from benchmarks.goodput.summary import SEARCH
-from benchmarks.goodput.table import DISAGGREGATED, ONE_BY_ONE, TRADITIONAL, WORKLOADS
+from benchmarks.goodput.table import DISAGGREGATED, ONE_BY_ONE, TRADITIONAL
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -49,7 +49,7 @@ def bars(machine: dict[str, Any], rows: dict[str, Any], path: Path) -> None:
             )
     axes.set_yticks(
         range(len(workloads)),
-        [f"{WORKLOADS[name].title}\n{WORKLOADS[name].described}" for name in workloads],
+        [f"{row['title']}\n{row['targets']}" for row in workloads.values()],
         fontsize=8,
     )
     axes.invert_yaxis()
@@ -74,7 +74,7 @@ def curves(
     for panel in grid.flat[len(names) :]:
         panel.set_visible(False)
     for name, axes in zip(names, grid.flat, strict=False):
-        _panel(axes, name, rows[name], [entry for entry in entries if entry["row"] == name])
+        _panel(axes, rows[name], [entry for entry in entries if entry["row"] == name])
     for axes in grid[:, 0]:
         axes.set_ylabel("requests within both targets", fontsize=8, color=INK)
     for axes in grid.flat:
@@ -82,8 +82,8 @@ def curves(
     _finish(figure, machine, path)
 
 
-def _panel(axes: Any, name: str, row: dict[str, Any], entries: list[dict[str, Any]]) -> None:
-    axes.set_title(f"{WORKLOADS[name].title}\n{WORKLOADS[name].described}", fontsize=8, color=INK)
+def _panel(axes: Any, row: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    axes.set_title(f"{row['title']}\n{row['targets']}", fontsize=8, color=INK)
     axes.axhline(90, color=FAINT, lw=0.8, ls=":")
     lowest = 80.0
     for mode, rate in row["goodput_req_s"].items():

@@ -36,7 +36,7 @@ STEP = 1.21
 class Measuring(NamedTuple):
     """How much is measured: seconds of arrivals of a probe, repeats side by side, requests one by one.
 
-    `speed` is the machine's over that of the one whose rates are guessed, for where searches begin.
+    All targets are `slower` times as long as in the table, for a machine that is so much slower.
     """
 
     book: Book
@@ -45,7 +45,7 @@ class Measuring(NamedTuple):
     turns: int
     requests: int
     rivals: tuple[str, ...]
-    speed: float = 1.0
+    slower: float = 1.0
 
 
 def measure_workload(to: Measuring, row: str) -> list[str]:
@@ -54,12 +54,11 @@ def measure_workload(to: Measuring, row: str) -> list[str]:
     Raises:
         MeasureError: one of ours could not be measured.
     """
-    workload = WORKLOADS[row]
+    workload = WORKLOADS[row].slower(to.slower)
     failed: list[str] = []
     print(f"{row}: {workload.title}; {workload.described}", flush=True)
-    guess = workload.guess * to.speed
-    found = [(DISAGGREGATED, search_rate(to, row, DISAGGREGATED, guess))]
-    ours = found[0][1] or guess
+    found = [(DISAGGREGATED, search_rate(to, row, DISAGGREGATED, workload.guess))]
+    ours = found[0][1] or workload.guess
     found.append((TRADITIONAL, search_rate(to, row, TRADITIONAL, ours / workload.over_traditional)))
     found.append(best_of(to, row, CHUNKED, ours / workload.over_chunked))
     if row == RIVAL_WORKLOAD:
@@ -78,7 +77,7 @@ def search_rivals(to: Measuring, row: str) -> tuple[list[tuple[str, float]], lis
     failed: list[str] = []
     for name in to.rivals:
         try:
-            found.append((name, search_rate(to, row, name, RIVAL_GUESSES[name] * to.speed)))
+            found.append((name, search_rate(to, row, name, RIVAL_GUESSES[name] / to.slower)))
         except MeasureError as error:  # noqa: PERF203
             failed.append(str(error))
             print(f"  {error}", flush=True)
@@ -104,7 +103,7 @@ def best_of(to: Measuring, row: str, modes: tuple[str, ...], guess: float) -> tu
 
 def probe(to: Measuring, row: str, mode: str, rate: float, turn: int) -> Entry:
     """One rate against a fresh server, or what is known of it."""
-    workload = WORKLOADS[row]
+    workload = WORKLOADS[row].slower(to.slower)
     ask = [*workload.load, *workload.targets, "--seconds", f"{to.seconds:g}", "--seed", f"{to.seed}"]
     entry, known = to.book.get(
         {"row": row, "mode": mode, "rate": rate, "turn": turn},

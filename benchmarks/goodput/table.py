@@ -27,6 +27,10 @@ class Workload(NamedTuple):
     def described(self) -> str:
         return f"TTFT {self.ttft:g} s, TPOT {1000 * self.tpot:g} ms"
 
+    def slower(self, factor: float) -> Workload:
+        """The same on a machine so many times as slow: longer targets, and a lower rate to begin with."""
+        return self._replace(ttft=self.ttft * factor, tpot=self.tpot * factor, guess=self.guess / factor)
+
 
 CONVERSATION = ("--trace", "azure-conv", "--length-scale", "0.5")
 CONVERSATIONS = "Azure conversation, lengths ÷2"

@@ -133,7 +133,24 @@ def test_an_interrupted_row_goes_on_where_it_was(tmp_path, servers, monkeypatch)
     measure_workload(measuring(path, rivals=()), "conv-15")
     assert servers == expected
     row = measuring(path).book.rows()["conv-15"]
-    assert row["itl"] == {"p99_ms": 18.0, "over_target": 1.2, "aim": 1.5, "met": True}
+    assert row["itl"] == {"target_ms": 15.0, "p99_ms": 18.0, "over_target": 1.2, "aim": 1.5, "met": True}
+
+
+def test_a_slower_machine_gets_longer_targets_and_lower_rates(tmp_path, servers, monkeypatch):
+    probe, asks = goodput_rows.probe_rate, []
+
+    def asked(to: Launch, ask: list[str], rate: float) -> dict[str, Any]:
+        asks.append(ask)
+        return probe(to, ask, rate)
+
+    monkeypatch.setattr(goodput_rows, "probe_rate", asked)
+    book = Book(tmp_path / "goodput.json", {"code": "1", "seconds": 30, "slower": 4}, {"cpu": "any"}, summary)
+    measure_workload(Measuring(book, 30, 0, 1, 40, (), slower=4), "conv-15")
+    assert servers[0] == ("disaggregated", 1.4)
+    assert all("--slo-ttft 12 --slo-tpot 0.06" in " ".join(ask) for ask in asks)
+    row = book.rows()["conv-15"]
+    assert row["targets"] == "TTFT 12 s, TPOT 60 ms"
+    assert row["itl"] == {"target_ms": 60.0, "p99_ms": 18.0, "over_target": 0.3, "aim": 1.5, "met": True}
 
 
 def test_other_code_is_measured_anew_and_other_rows_stay(tmp_path, servers):
