@@ -69,6 +69,11 @@ class Between(msgspec.Struct):
     alone: Costs = msgspec.field(default_factory=Costs)
     helped: Costs = msgspec.field(default_factory=Costs)
 
+    @property
+    def both_known(self) -> bool:
+        """Whether steps of both kinds have been taken."""
+        return self.alone.steps > 0 and self.helped.steps > 0
+
 
 def learn(costs: Costs, prompt_tokens: int, answers: Answers, seconds: float, memory: float = MEMORY) -> None:
     """A step of so many prompt tokens and such answers took so long.
@@ -130,7 +135,7 @@ def decode_seconds(costs: Costs, answers: Answers) -> float:
 
 def token_seconds(between: Between, answers: Answers, alone: float) -> float:
     """How long a token of each answer takes, where the engine is alone for so large a share of the steps."""
-    if between.alone.steps == 0 or between.helped.steps == 0:
+    if not between.both_known:
         return decode_seconds(between.alone if between.alone.steps else between.helped, answers)
     helped = decode_seconds(between.helped, answers)
     return helped + alone * max(0.0, decode_seconds(between.alone, answers) - helped)

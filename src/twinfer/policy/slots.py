@@ -48,7 +48,7 @@ class Slots(msgspec.Struct):
             return self.most
         target = MARGIN * self.slo_tpot
         alone, helped = (most_answers(each, target, context) for each in (engine.alone, engine.helped))
-        if engine.alone.steps == 0 or engine.helped.steps == 0:
+        if not engine.both_known:
             least = most = alone or helped or self.most
         else:
             least = alone or self.most
