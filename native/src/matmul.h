@@ -3,7 +3,8 @@
 // A product file defines a struct with `rows`, `tiles` (register block), `few_rows`, `few_tiles` (a wider
 // block for few rows) and `block<R, T>(product, row, tile, out, stride, ahead)`, which computes R rows of T
 // tiles, gives them to `put`, and fetches its share of the tiles after them into cache on the way. An
-// element's arithmetic never depends on R or T, so results do not depend on the split.
+// element's arithmetic never depends on R or T, so results do not depend on the split. Where it `shares`,
+// more than `rows` rows are its own to split, in `shared`.
 #pragma once
 
 #include "kernels.h"
@@ -107,6 +108,8 @@ static void group(const Product& p, long row_begin, long row_end, long tile, lon
 
 template <class P>
 static void product(const Product& p, long row_begin, long row_end, long tile_begin, long tile_end) {
+    if constexpr (P::shares)
+        if (row_end - row_begin > P::rows) return P::shared(p, row_begin, row_end, tile_begin, tile_end);
     bool few = row_end - row_begin <= P::few_rows;
     // SwiGLU needs gate and up of a pair together, so groups hold at least two tiles.
     long step = few ? P::few_tiles : P::tiles;

@@ -6,6 +6,7 @@ namespace TW_ISA {
 
 template <bool kBf16>
 struct FloatProduct {
+    static constexpr bool shares = false;
     static constexpr int rows = kFloatRows, tiles = kFloatTiles;
     static constexpr int few_rows = kFloatFewRows, few_tiles = kFloatFewTiles;
 

@@ -159,6 +159,10 @@ TW_INLINE void store_i8(int8_t* p, Int x) {
 TW_INLINE Bytes load_bytes(const void* p) {
     return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)};
 }
+TW_INLINE void store_bytes(void* p, Bytes x) {
+    _mm256_storeu_si256((__m256i*)p, x.a);
+    _mm256_storeu_si256((__m256i*)p + 1, x.b);
+}
 TW_INLINE Bytes low_nibbles(Bytes x) {
     __m256i mask = _mm256_set1_epi8(15);
     return {_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)};

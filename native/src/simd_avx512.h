@@ -102,6 +102,7 @@ TW_INLINE void store_i8(int8_t* p, Int x) { _mm_storeu_si128((__m128i*)p, _mm512
 TW_INLINE void store_u8(uint8_t* p, Int x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(x)); }
 
 TW_INLINE Bytes load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+TW_INLINE void store_bytes(void* p, Bytes x) { _mm512_storeu_si512(p, x); }
 TW_INLINE Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(15)); }
 TW_INLINE Bytes high_nibbles(Bytes b) {
     return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(15));

@@ -141,6 +141,7 @@ TW_INLINE Bytes load_bytes(const void* p) {
     memcpy(&x, p, 64);
     return x;
 }
+TW_INLINE void store_bytes(void* p, Bytes x) { memcpy(p, &x, 64); }
 TW_INLINE Bytes low_nibbles(Bytes b) { return b & 0x0f0f0f0fu; }
 TW_INLINE Bytes high_nibbles(Bytes b) { return (b >> 4) & 0x0f0f0f0fu; }
 
