@@ -45,6 +45,9 @@ template <KvType kType, int R, int P, bool kFetch>
 TW_INLINE void score_block(const Work& w, long row, long units, long page) {
     using S = Sum<kType>;
     constexpr int N = Kind<kType>::query_sums, words = N * Kind<kType>::words;
+    const uint32_t *keys[P], *q[R];
+    TW_UNROLL for (int p = 0; p < P; p++) keys[p] = w.keys[page + p];
+    TW_UNROLL for (int r = 0; r < R; r++) q[r] = w.q + (row + r) * units * words;
     S acc[R][P], rest[R][P];  // of the queries' first and second codes
     TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
         acc[r][p] = S::from(Kind<kType>::int8 ? w.q_offset[row + r] : 0);
@@ -52,16 +55,19 @@ TW_INLINE void score_block(const Work& w, long row, long units, long page) {
     }
     for (long u = 0; u < units; u++) {
         if constexpr (kFetch) TW_UNROLL for (int p = 0; p < P; p++) prefetch(w.ahead[page + p] + u * 64);
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
-            const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * words;
-            acc[r][p] = S::dot(acc[r][p], keys, q, 0);
-            if constexpr (N == 2) rest[r][p] = S::dot(rest[r][p], keys, q + 1, 0);
-        }
-        if constexpr (Kind<kType>::words == 2)
+        if constexpr (Kind<kType>::words == 2) {
+            TW_UNROLL for (int p = 0; p < P; p++) TW_UNROLL for (int i = 0; i < 2; i++) {
+                read_again();
+                TW_UNROLL for (int r = 0; r < R; r++) acc[r][p] =
+                    S::dot(acc[r][p], keys[p] + u * 16, q[r] + u * words + i, i);
+            }
+        } else {
             TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
                 const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * words;
-                acc[r][p] = S::dot(acc[r][p], keys, q + 1, 1);
+                acc[r][p] = S::dot(acc[r][p], keys, q, 0);
+                if constexpr (N == 2) rest[r][p] = S::dot(rest[r][p], keys, q + 1, 0);
             }
+        }
     }
     TW_UNROLL for (int p = 0; p < P; p++) {
         // The scales in front make it one line more.
@@ -106,11 +112,14 @@ TW_INLINE void value_block(const Work& w, long row, long pages, long stride, lon
                     store((float*)cut, load((const float*)vector, mask));
                     vector = cut;
                 }
+                if constexpr (words == 2) read_again();
                 TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] =
                     S::weigh(acc[r][v], vector, weights + r * p_stride + page * p_page + u * words, 0);
-                if constexpr (words == 2)
+                if constexpr (words == 2) {
+                    read_again();
                     TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] = S::weigh(
                         acc[r][v], vector, weights + r * p_stride + page * p_page + u * words + 1, 1);
+                }
             }
         }
     }
