@@ -21,8 +21,9 @@ constexpr int kIntRows = 4, kIntTiles = 1;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 2;
 constexpr int kFloatRows = 4, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 2;
 constexpr int kScoreRows = 6, kScoreSums = 6, kValueRows = 6, kFirstValueRows = 3, kValueSums = 6;
-constexpr int kShortBlock = 2;                 // pages whose softmax is computed apart from longer ones
 constexpr int kUnitWords = 2, kQuerySums = 1;  // of attention
+// Pages of a block whose softmax is computed apart from that of longer ones.
+constexpr int kShortBlock = 2;
 
 TW_INLINE Float splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TW_INLINE Float load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -267,15 +268,20 @@ TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
 // 16 bits.
 alignas(32) constexpr uint32_t kUpperHalves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                                   0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
-TW_INLINE __m256i upper_half(__m256i pairs) {
+template <bool kCrowded>
+TW_INLINE __m256i element(__m256i pairs, int i) {
+    if (!i) return _mm256_slli_epi32(pairs, 16);
+    if (!kCrowded) return _mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000));
     asm("vpand %1, %0, %0" : "+x"(pairs) : "m"(*(const __m256i*)kUpperHalves));
     return pairs;
 }
-// Twelve sums take all but four registers: the mask stays in memory, and the instructions are given, as GCC
-// would let a sum take the register of a factor and then run out of them.
+// Twelve sums leave four registers: then the mask stays in memory, and the instructions are given, as GCC
+// would let a sum take the register of a factor and run out of them.
+template <bool kCrowded>
 TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int i) {
-    const __m256i a = i ? upper_half(pairs.a) : _mm256_slli_epi32(pairs.a, 16);
-    const __m256i b = i ? upper_half(pairs.b) : _mm256_slli_epi32(pairs.b, 16);
+    const __m256i a = element<kCrowded>(pairs.a, i), b = element<kCrowded>(pairs.b, i);
+    if (!kCrowded)
+        return fma({_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)}, splat(*(const float*)word), acc);
     __m256 x;
     asm("vbroadcastss %5, %2\n\t"
         "vfmadd231ps %2, %3, %0\n\t"
