@@ -25,7 +25,10 @@ static void attend_block(Work& w, const KvLayer& kv, const Heads& h, const Atten
     for (long r = first_scores; r < rows; r += kScoreRows)
         some_scores<kType, kScoreRows, false>(rows - r < kScoreRows ? rows - r : kScoreRows, w, r, units,
                                               pages);
-    soften<kType>(w, t, start, pages);
+    if (kShortBlock < kBlockPages && pages <= kShortBlock)
+        soften<kType, kShortBlock>(w, t, start, pages);
+    else
+        soften<kType, kBlockPages>(w, t, start, pages);
     // A code of zero times anything is zero, but zero times what may be a NaN is not.
     const long filled = (t.first_position + t.queries - start) % kPageTokens;
     if (!Kind<kType>::int8 && pages * kPageTokens > t.first_position + t.queries - start)

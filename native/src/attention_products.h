@@ -9,8 +9,8 @@ namespace twinfer {
 namespace TW_ISA {
 
 // A sum of units that starts with a number, its end, and acc + a unit of keys times one of the query, or of
-// values times one of the weights, of which this is word i.
-template <KvType kType>
+// values times one of the weights, of which this is word i. With kCrowded, sums need nearly all registers.
+template <KvType kType, bool kCrowded>
 struct Sum {
     Float x;
     TW_INLINE Sum from(int32_t) { return {splat(0)}; }
@@ -19,12 +19,12 @@ struct Sum {
         return dot(acc, vector, word, i);
     }
     TW_INLINE Sum dot(Sum acc, const uint32_t* vector, const uint32_t* word, int i) {
-        if constexpr (Kind<kType>::bf16) return {dot_bf16_word(acc.x, load_bytes(vector), word, i)};
+        if constexpr (Kind<kType>::bf16) return {dot_bf16_word<kCrowded>(acc.x, load_bytes(vector), word, i)};
         return {fma(load((const float*)vector), splat(*(const float*)word), acc.x)};
     }
 };
-template <>
-struct Sum<KvType::int8> {
+template <bool kCrowded>
+struct Sum<KvType::int8, kCrowded> {
     Int x;
     TW_INLINE Sum from(int32_t offset) { return {isplat(offset)}; }
     TW_INLINE Float result(Sum s) { return to_float(s.x); }
@@ -39,12 +39,19 @@ struct Sum<KvType::int8> {
 // Pages or vectors at once: few rows take more, to have enough independent sums under way.
 constexpr int side_by_side(int most) { return most < 2 ? 1 : most < 4 ? 2 : 4; }
 
+// Whether R rows times P sums at once leave hardly a register: what was read is then read again.
+template <int R, int P>
+constexpr bool kCrowded = kUnitWords == 2 && R > 1 && P > 1;
+
 // Scores of R rows against the 16 keys of each of P pages. With kFetch, each line that is read fetches one of
 // what comes later: pages lie anywhere in memory, so nobody else foresees them.
 template <KvType kType, int R, int P, bool kFetch>
 TW_INLINE void score_block(const Work& w, long row, long units, long page) {
-    using S = Sum<kType>;
+    using S = Sum<kType, kCrowded<R, P>>;
     constexpr int N = Kind<kType>::query_sums, words = N * Kind<kType>::words;
+    const uint32_t *key_rows[P], *queries[R];
+    TW_UNROLL for (int p = 0; p < P; p++) key_rows[p] = w.keys[page + p];
+    TW_UNROLL for (int r = 0; r < R; r++) queries[r] = w.q + (row + r) * units * words;
     S acc[R][P], rest[R][P];  // of the queries' first and second codes
     TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
         acc[r][p] = S::from(Kind<kType>::int8 ? w.q_offset[row + r] : 0);
@@ -52,16 +59,19 @@ TW_INLINE void score_block(const Work& w, long row, long units, long page) {
     }
     for (long u = 0; u < units; u++) {
         if constexpr (kFetch) TW_UNROLL for (int p = 0; p < P; p++) prefetch(w.ahead[page + p] + u * 64);
-        TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
-            const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * words;
-            acc[r][p] = S::dot(acc[r][p], keys, q, 0);
-            if constexpr (N == 2) rest[r][p] = S::dot(rest[r][p], keys, q + 1, 0);
-        }
-        if constexpr (Kind<kType>::words == 2)
+        if constexpr (Kind<kType>::words == 2) {
+            TW_UNROLL for (int p = 0; p < P; p++) TW_UNROLL for (int i = 0; i < 2; i++) {
+                if constexpr (kCrowded<R, P>) read_again();
+                TW_UNROLL for (int r = 0; r < R; r++) acc[r][p] =
+                    S::dot(acc[r][p], key_rows[p] + u * 16, queries[r] + u * words + i, i);
+            }
+        } else {
             TW_UNROLL for (int r = 0; r < R; r++) TW_UNROLL for (int p = 0; p < P; p++) {
                 const uint32_t *keys = w.keys[page + p] + u * 16, *q = w.q + ((row + r) * units + u) * words;
-                acc[r][p] = S::dot(acc[r][p], keys, q + 1, 1);
+                acc[r][p] = S::dot(acc[r][p], keys, q, 0);
+                if constexpr (N == 2) rest[r][p] = S::dot(rest[r][p], keys, q + 1, 0);
             }
+        }
     }
     TW_UNROLL for (int p = 0; p < P; p++) {
         // The scales in front make it one line more.
@@ -89,7 +99,7 @@ TW_APART void score_rows(const Work& w, long row, long units, long pages) {
 // of an odd head size is cut by `mask`.
 template <KvType kType, int R, int V, bool kCut, bool kFetch>
 TW_INLINE void value_block(const Work& w, long row, long pages, long stride, long dim, Mask mask) {
-    using S = Sum<kType>;
+    using S = Sum<kType, kCrowded<R, V>>;
     constexpr long units = Kind<kType>::page_units, words = Kind<kType>::words;
     constexpr long p_stride = Kind<kType>::weight_stride, p_page = units * words;
     const uint32_t* weights = w.p + row * p_stride;
@@ -106,11 +116,14 @@ TW_INLINE void value_block(const Work& w, long row, long pages, long stride, lon
                     store((float*)cut, load((const float*)vector, mask));
                     vector = cut;
                 }
+                if constexpr (words == 2 && kCrowded<R, V>) read_again();
                 TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] =
                     S::weigh(acc[r][v], vector, weights + r * p_stride + page * p_page + u * words, 0);
-                if constexpr (words == 2)
+                if constexpr (words == 2) {
+                    if constexpr (kCrowded<R, V>) read_again();
                     TW_UNROLL for (int r = 0; r < R; r++) acc[r][v] = S::weigh(
                         acc[r][v], vector, weights + r * p_stride + page * p_page + u * words + 1, 1);
+                }
             }
         }
     }

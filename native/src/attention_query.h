@@ -27,9 +27,7 @@ static void encode_query(const Work& w, const float* from, long row, long head_d
         const Float x = mul(mul(take(from, d, head_dim), scale), inverse);
         if constexpr (kQuerySums == 1) {
             const Int code = round_to_int(x);
-            uint32_t words[8];
-            store_codes(words, code);
-            memcpy(to + 2 * d, words, (left + 3) / 4 * 8);
+            store_codes((uint32_t*)(to + 2 * d), code);
             upper_sum = iadd(upper_sum, code);
         } else {
             const Int upper = round_to_int(mul(x, splat(1.0f / kQueryStep)));
@@ -49,7 +47,8 @@ static void encode_query(const Work& w, const float* from, long row, long head_d
     w.q_offset[kTileRows + row] = -128 * isum(lower_sum);
 }
 
-// One row's query as the scores need it.
+// One row's query as the scores need it. Where it is stored whole vectors at a time, the last one may reach
+// into the next row, which comes later.
 template <KvType kType>
 static void load_query(const Work& w, const float* from, long row, long head_dim) {
     if constexpr (Kind<kType>::int8) return encode_query(w, from, row, head_dim);
@@ -60,10 +59,12 @@ static void load_query(const Work& w, const float* from, long row, long head_dim
         Float x = mul(take(from, d, head_dim), scale);
         if constexpr (Kind<kType>::f32) {
             store((float*)to + d, x, first(left));
+        } else if constexpr (kUnitWords == 2) {
+            store_pairs(to + d, x);
         } else {
-            uint32_t pairs[8 * kUnitWords];
+            uint32_t pairs[8];
             store_pairs(pairs, x);
-            memcpy(to + d / 2 * kUnitWords, pairs, 2 * kUnitWords * left);
+            memcpy(to + d / 2, pairs, 2 * left);
         }
     }
 }

@@ -28,6 +28,9 @@
 namespace twinfer {
 namespace TW_ISA {
 
+// What has been read is read again rather than kept in a register.
+TW_INLINE void read_again() { asm volatile("" ::: "memory"); }
+
 // The largest whole number of lanes that n elements need.
 TW_INLINE long padded(long n) { return (n + 15) & ~15L; }
 

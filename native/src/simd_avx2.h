@@ -22,6 +22,8 @@ constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 2;
 constexpr int kFloatRows = 4, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 2;
 constexpr int kScoreRows = 6, kScoreSums = 6, kValueRows = 6, kFirstValueRows = 3, kValueSums = 6;
 constexpr int kUnitWords = 2, kQuerySums = 1;  // of attention
+// Pages of a block whose softmax is computed apart from that of longer ones.
+constexpr int kShortBlock = 2;
 
 TW_INLINE Float splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TW_INLINE Float load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -38,7 +40,9 @@ TW_INLINE Mask first(long n) {
 TW_INLINE Float load(const float* p, Mask m) {
     return {_mm256_maskload_ps(p, m.a), _mm256_maskload_ps(p + 8, m.b)};
 }
+// A masked store takes many times as long as a plain one, on some machines.
 TW_INLINE void store(float* p, Float x, Mask m) {
+    if (_mm256_movemask_epi8(m.b) == -1) return store(p, x);
     _mm256_maskstore_ps(p, m.a, x.a);
     _mm256_maskstore_ps(p + 8, m.b, x.b);
 }
@@ -266,11 +270,29 @@ TW_INLINE Float dot_bf16(Float acc, Bytes pairs, const void* pair) {
 // What attention multiplies keys and values with, in kUnitWords words for each of their units: word 0 for the
 // even elements, word 1 for the odd ones. A pair of bf16 is two floats; of four codes, each word has two in
 // 16 bits.
+alignas(32) constexpr uint32_t kUpperHalves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
+                                                  0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
+template <bool kCrowded>
+TW_INLINE __m256i element(__m256i pairs, int i) {
+    if (!i) return _mm256_slli_epi32(pairs, 16);
+    if (!kCrowded) return _mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000));
+    asm("vpand %1, %0, %0" : "+x"(pairs) : "m"(*(const __m256i*)kUpperHalves));
+    return pairs;
+}
+// Twelve sums leave four registers: then the mask stays in memory, and the instructions are given, as GCC
+// would let a sum take the register of a factor and run out of them.
+template <bool kCrowded>
 TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int i) {
-    const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
-    const __m256i a = i ? _mm256_and_si256(pairs.a, upper) : _mm256_slli_epi32(pairs.a, 16);
-    const __m256i b = i ? _mm256_and_si256(pairs.b, upper) : _mm256_slli_epi32(pairs.b, 16);
-    return fma({_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)}, splat(*(const float*)word), acc);
+    const __m256i a = element<kCrowded>(pairs.a, i), b = element<kCrowded>(pairs.b, i);
+    if (!kCrowded)
+        return fma({_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)}, splat(*(const float*)word), acc);
+    __m256 x;
+    asm("vbroadcastss %5, %2\n\t"
+        "vfmadd231ps %2, %3, %0\n\t"
+        "vfmadd231ps %2, %4, %1"
+        : "+x"(acc.a), "+x"(acc.b), "=&x"(x)
+        : "x"(a), "x"(b), "m"(*word));
+    return acc;
 }
 TW_INLINE Int dot_words_apart(Int acc, Int pairs, const uint32_t* word) {
     const Int sum = dot_words(acc, pairs, isplat((int32_t)*word));

@@ -17,6 +17,8 @@ constexpr int kIntRows = 6, kIntTiles = 2;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 4, kIntFewTiles = 1;
 constexpr int kFloatRows = 8, kFloatTiles = 2, kFloatFewRows = 8, kFloatFewTiles = 1;
 constexpr int kScoreRows = 6, kScoreSums = 12, kValueRows = 6, kFirstValueRows = 6, kValueSums = 24;
+// Pages of a block whose softmax is computed apart from that of longer ones: none are.
+constexpr int kShortBlock = 8;
 
 TW_INLINE Float splat(float x) { return _mm512_set1_ps(x); }
 TW_INLINE Float load(const float* p) { return _mm512_loadu_ps(p); }

@@ -31,6 +31,7 @@ TW_INLINE Int dot_weights8(Int acc, const Weights8& w, const int8_t* signed4) {
 // What attention multiplies keys and values with, in kUnitWords words for each of their units: the same pairs
 // of bf16 and unsigned bytes.
 constexpr int kUnitWords = 1, kQuerySums = 2;
+template <bool>
 TW_INLINE Float dot_bf16_word(Float acc, Bytes pairs, const uint32_t* word, int) {
     return dot_bf16(acc, pairs, word);
 }

@@ -17,6 +17,8 @@ constexpr int kIntRows = 1, kIntTiles = 1;
 constexpr int kInt4FewRows = 1, kInt8FewRows = 1, kIntFewTiles = 1;
 constexpr int kFloatRows = 2, kFloatTiles = 1, kFloatFewRows = 1, kFloatFewTiles = 1;
 constexpr int kScoreRows = 2, kScoreSums = 2, kValueRows = 1, kFirstValueRows = 1, kValueSums = 1;
+// Pages of a block whose softmax is computed apart from that of longer ones: none are.
+constexpr int kShortBlock = 8;
 
 TW_INLINE Float splat(float x) { return Float{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 TW_INLINE Int isplat(int32_t x) { return Int{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
