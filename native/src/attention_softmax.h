@@ -78,11 +78,12 @@ template <KvType kType, int P>
 TW_APART void soften(const Work& w, const AttentionTile& t, long start, long pages) {
     auto visible = [&](long row) { return t.first_position + row / t.count + 1 - start; };
     for (long r = 0; r < t.rows(); r++)
-        P == kBlockPages&& visible(r) >= kBlockTokens ? find_most<true, P>(w, r, visible(r))
-                                                      : find_most<false, P>(w, r, visible(r));
+        (P == kBlockPages) && visible(r) >= kBlockTokens ? find_most<true, P>(w, r, visible(r))
+                                                         : find_most<false, P>(w, r, visible(r));
     for (long r = 0; r < t.rows(); r++)
-        P == kBlockPages&& visible(r) >= kBlockTokens ? soften_row<kType, true, P>(w, r, visible(r), pages)
-                                                      : soften_row<kType, false, P>(w, r, visible(r), pages);
+        (P == kBlockPages) && visible(r) >= kBlockTokens
+            ? soften_row<kType, true, P>(w, r, visible(r), pages)
+            : soften_row<kType, false, P>(w, r, visible(r), pages);
 }
 
 // Merges the block at hand into what came before it.

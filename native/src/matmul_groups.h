@@ -1,6 +1,5 @@
-// Integer products as a loop over groups of 64 rows of k. What a group adds to the totals is its type's to
-// say
-// (`matmul_int.cpp`): it has
+// Integer products as a loop over groups of 64 rows of k. What a group adds to the totals is for its type to
+// say (`matmul_int.cpp`), which has
 //
 //   code_bytes, scale_bytes   of a group of a tile
 //   has_units                 whether totals are in units of the weights' own, or of the activations' scale
