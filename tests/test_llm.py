@@ -14,7 +14,7 @@ from twinfer import LLM, SamplingParams
 from twinfer.errors import ConfigError, ModelError, RequestError, TwinferError
 
 from .conftest import GOLDEN
-from .processes import PATIENCE, alive, children, wait_until
+from .processes import PATIENCE, alive, children, has_large_pages, on_large_pages, wait_until
 
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 GREEDY = SamplingParams(temperature=0, max_tokens=32)
@@ -34,6 +34,14 @@ def test_it_knows_the_capital_of_france(llm):
     assert output.prompt_token_ids == case["prompt_ids"]
     assert output.usage.prompt_tokens == len(case["prompt_ids"])
     assert output.usage.completion_tokens == len(output.outputs[0].token_ids)
+
+
+def test_an_idle_server_puts_its_pool_on_large_pages_and_answers_the_same(llm):
+    if not has_large_pages():
+        pytest.skip("this system has no large pages to give")
+    before = llm.chat(FRANCE, GREEDY, use_tqdm=False)[0].outputs[0].token_ids
+    wait_until(lambda: on_large_pages("twinfer-kv") >= 32 << 20)
+    assert llm.chat(FRANCE, GREEDY, use_tqdm=False)[0].outputs[0].token_ids == before
 
 
 def test_texts_and_token_ids_mix_and_come_back_in_order(llm):

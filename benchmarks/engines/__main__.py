@@ -91,7 +91,7 @@ def _command(name: str, model: Path) -> list[str]:
 
 def _facts(report: dict[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = report.get("facts") or {
-        key: report[key] for key in ("isa", "precision", "kv_dtype", "memory", "ceiling")
+        key: report[key] for key in ("isa", "precision", "kv_dtype", "ceiling")
     }
     return facts
 

@@ -18,6 +18,7 @@ from twinfer.cluster.memory import free_memory
 from twinfer.cluster.plan import EngineSpec, lenders, plan_engines
 from twinfer.config import DEFAULT_MODEL, DEFAULT_POOL_BYTES, Config
 from twinfer.kv.board import Board, board_bytes
+from twinfer.kv.gathering import Gathering
 from twinfer.kv.layout import PAGE_TOKENS, Layout
 from twinfer.kv.region import SharedRegion, enlarge_pages, map_region
 from twinfer.kv.sizing import PoolSize, size_pool
@@ -95,6 +96,7 @@ async def open(config: Config, notify: Callable[[str], None]) -> AsyncGenerator[
             host,
             max_model_len=shape.pool.max_model_len,
             vocab=checkpoint.description.vocab,
+            gathering=Gathering(pool, shape.kv.page_bytes),
             slo_ttft=config.slo_ttft,
             check=config.check,
         )

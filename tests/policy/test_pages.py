@@ -13,12 +13,14 @@ ACTS = st.lists(
 def test_every_page_is_free_or_in_one_lease(total, acts):
     ledger = PageLedger(total)
     held = {}
+    granted = set()
     for act, request, count in acts:
         if act == "grant":
             free = ledger.free
             pages = ledger.grant(request, count)
             assert len(pages) == (count if 0 < count <= free else 0)
             held.setdefault(request, []).extend(pages)
+            granted.update(pages)
         elif act == "publish":
             ledger.publish(request, [bytes([request, page]) for page in range(count)])
         elif act == "share" and not held.get(count):
@@ -31,6 +33,7 @@ def test_every_page_is_free_or_in_one_lease(total, acts):
             ledger.release(request)
             held.pop(request, None)
         ledger.check()
+        assert ledger.reached == max(granted, default=-1) + 1
         assert ledger.lease(request) == held.get(request, [])
         assert ledger.held(request) == len(held.get(request, []))
     assert ledger.free == total - len({page for lease in held.values() for page in lease})

@@ -12,6 +12,8 @@ from tests.examples import LOAD, PREFILL
 from tests.processes import PATIENCE
 from twinfer.cluster.plan import EngineSpec
 from twinfer.kv.board import Board, board_bytes
+from twinfer.kv.gathering import Gathering
+from twinfer.kv.region import SharedRegion
 from twinfer.messages import (
     LINK_LOST,
     Decode,
@@ -86,7 +88,12 @@ class Bench:
         self.said = 0
         core = Core(Memory(PageLedger(8), 16, Cache()), slots=4, backlog=32)
         self.core = core
-        self.router = Router(core, self.links, self.host, max_model_len=100, vocab=VOCAB, check=True)
+        pool = SharedRegion("test", 4096)
+        gathering = Gathering(pool, 512)
+        pool.close()
+        self.router = Router(
+            core, self.links, self.host, max_model_len=100, vocab=VOCAB, gathering=gathering, check=True
+        )
         board = Board(memoryview(bytearray(board_bytes(1, 8))), 1)
         slot = board.slot(0)
         self.router.start([EngineSpec("mixed-0", "mixed", [0])], [slot])

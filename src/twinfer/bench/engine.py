@@ -14,7 +14,7 @@ import msgspec
 from twinfer.bench import steps
 from twinfer.bench.ceiling import measure_ceiling
 from twinfer.bench.report import DecodeRow, PrefillRow, Report, decode_row, prefill_row
-from twinfer.bench.rig import Memory, Rig, build_rig
+from twinfer.bench.rig import Rig, build_rig
 from twinfer.bench.roofline import Ceiling, Phase, bound, decode_work, prefill_work, weight_bytes
 from twinfer.bench.shapes import Prompts, page_tables
 from twinfer.bench.timing import repeat
@@ -38,7 +38,6 @@ class Options(msgspec.Struct, frozen=True):
     context: int = 256
     precision: str = "auto"
     kv_dtype: str = "auto"
-    memory: Memory = "shared"
     repeats: int = 5
     steps: int = 32
     patience: float = 20.0
@@ -77,7 +76,7 @@ def run(options: Options, checkpoint: Checkpoint, cores: list[int], notify: Noti
     before, after = (_phase(checkpoint, shape, precision) for precision in shape.precisions)
     notify("measuring the machine's ceilings")
     ceiling = measure_ceiling(cores, options.isa)
-    rig = build_rig(shape, cores, options.isa, pages_needed(options), options.memory)
+    rig = build_rig(shape, cores, options.isa, pages_needed(options))
     bench = Bench(rig, options, before, after, ceiling, config.prefill_chunk, notify)
     return Report(
         prefill=[_prefill(bench, prompts) for prompts in options.prefill],
@@ -88,7 +87,6 @@ def run(options: Options, checkpoint: Checkpoint, cores: list[int], notify: Noti
         isa=rig.prefill.isa,
         precision=shape.precisions,
         kv_dtype=shape.kv.dtype,
-        memory=options.memory,
         weight_bytes=(before.weight_bytes, after.weight_bytes),
     )
 

@@ -50,7 +50,6 @@ class Report(msgspec.Struct, frozen=True):
     isa: str
     precision: tuple[str, str]
     kv_dtype: str
-    memory: str
     weight_bytes: tuple[int, int]
 
 

@@ -34,10 +34,6 @@ def engine(
         str | None,
         typer.Option(help="Instruction set: avx512, avx2, generic.", show_default="the best one here"),
     ] = None,
-    private_memory: Annotated[
-        bool,
-        typer.Option("--private-memory", help="Not the shared memory of deployments, but large pages."),
-    ] = False,
     repeats: Annotated[int, typer.Option(help="Of each prefill; the median counts.")] = 5,
     steps: Annotated[int, typer.Option(help="Of each decode, likewise.")] = 32,
     seed: Annotated[int, typer.Option(help="Of the random prompts.")] = 0,
@@ -70,7 +66,6 @@ def engine(
         context=context,
         precision=precision,
         kv_dtype=kv_dtype,
-        memory="private" if private_memory else "shared",
         repeats=repeats,
         steps=steps,
         seed=seed,

@@ -37,6 +37,7 @@ class PageLedger:
         self._board: Stamps = stamps if stamps is not None else [0] * total
         self._stamps = [0] * total
         self.evictions = 0
+        self.reached = 0  # pages from this one on were never granted
         self._free = list(range(total - 1, -1, -1))
         self._leases: dict[int, list[int]] = {}
         self._named: dict[int, Sequence[bytes]] = {}  # keys of the first pages of leases
@@ -111,6 +112,7 @@ class PageLedger:
         if count <= 0 or count > self.free:
             return []
         pages = [self._free.pop() if self._free else self._evict() for _ in range(count)]
+        self.reached = max(self.reached, max(pages) + 1)
         for page in pages:
             self._holders[page] = 1
             self._stamps[page] = self._board[page] = (self._stamps[page] + 1) & STAMP_MASK

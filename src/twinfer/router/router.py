@@ -17,6 +17,7 @@ from twinfer.cluster.host import Host
 from twinfer.cluster.plan import EngineSpec, team_cores
 from twinfer.errors import BadMessageError, EngineError, NotFoundError, OverloadedError, one_line
 from twinfer.kv.board import Slot
+from twinfer.kv.gathering import Gathering
 from twinfer.messages import (
     LINK_LOST,
     Failed,
@@ -37,6 +38,7 @@ from twinfer.router.core import Core, Tallies
 from twinfer.router.engines import EngineView
 from twinfer.router.fleet import Fleet, Member
 from twinfer.router.generation import Generation, check_prompt
+from twinfer.router.idle import Idle
 from twinfer.router.links import Links
 from twinfer.router.metrics import Metrics
 from twinfer.router.request import Request
@@ -60,6 +62,7 @@ class Router:
         *,
         max_model_len: int,
         vocab: int,
+        gathering: Gathering,
         slo_ttft: float | None = None,
         check: bool = False,
     ) -> None:
@@ -72,6 +75,7 @@ class Router:
         self._core = core
         self._links = links
         self._fleet = Fleet(host, self._on_loss)
+        self._idle = Idle(core, gathering)
         self._load: Callable[[int, int], Load] | None = None
         self._numbers = itertools.count(1)
         self._cores: dict[str, list[tuple[int, bool]]] = {}
@@ -94,6 +98,7 @@ class Router:
         self._receiver = asyncio.create_task(self._receive())
         await self._fleet.wait_ready()
         self._fleet.watch()
+        self._idle.start()
 
     async def close(self) -> None:
         """End all requests and engines. Idempotent.
@@ -101,6 +106,7 @@ class Router:
         Raises:
             Exception: the router had broken down before, with this.
         """
+        self._idle.close()
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.cancel()
@@ -321,6 +327,7 @@ class Router:
             self.metrics.observe(request)
         if ended:
             self._throughput.count(len(ended), time.monotonic())
+        self._idle.note()
         if self._check:
             check(self._core)
 
