@@ -81,7 +81,7 @@ def measure(batches: list[int], steps: int, threads: int) -> list[dict[str, floa
     length = CONTEXT + WARM_STEPS + steps + 1
     tables = page_tables(max(batches), length, PAGE_TOKENS)
     pages = sum(len(table) for table in tables)
-    rig = build_rig(decide(config, checkpoint, cores), cores, choose_isa(), pages, "shared")
+    rig = build_rig(decide(config, checkpoint, cores), cores, choose_isa(), pages)
     clock = Clock(rig.decode)
     engine = Engine(
         clock,  # type: ignore[arg-type]

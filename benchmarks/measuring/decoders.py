@@ -52,7 +52,7 @@ def arrange(
     config = Config.from_options(prefill_precision=precision, decode_precision=precision, kv_dtype=kv_dtype)
     shape = decide(config, checkpoint, cores)
     tables = np.array(page_tables(sequences, tokens, PAGE_TOKENS), np.int32)
-    return Arrangement(build_rig(shape, cores, isa, tables.size, "shared").prefill, shape, tables)
+    return Arrangement(build_rig(shape, cores, isa, tables.size).prefill, shape, tables)
 
 
 def log_probabilities(

@@ -52,34 +52,70 @@ double time_product(const std::string& isa, const nb::dict& layout, const Array&
     });
 }
 
-double time_attention(const std::string& isa, long context, long queries, long group, long head_dim,
-                      const std::string& kv_dtype, long repeats) {
-    const long first = context - queries;
-    if (queries < 1 || first < 0 || group < 1 || queries * group > kTileRows)
-        throw std::invalid_argument("queries must fit into the context and one call of attention");
-    if (head_dim < 2 || head_dim % 2) throw std::invalid_argument("head_dim must be even");
+// Sequences whose keys and values fill a pool, as an engine has them.
+struct Attended {
+    Heads heads;
+    KvType type;
+    long layers, answers, context, queries;
+
+    size_t block() const { return kv_block_bytes(type, heads.head_dim); }
+    size_t page() const { return static_cast<size_t>(2 * heads.kv_heads * layers) * block(); }
+    long pages() const { return (context + kPageTokens - 1) / kPageTokens; }
+    KvLayer layer(uint8_t* pool, long l) const {
+        return {pool, page(), static_cast<size_t>(2 * heads.kv_heads * l) * block(), block(), type};
+    }
+    void check(size_t pool) const {
+        const long group = heads.kv_heads < 1 ? 0 : heads.heads / heads.kv_heads;
+        if (group < 1 || heads.heads % heads.kv_heads)
+            throw std::invalid_argument("heads must be a multiple of the KV heads");
+        if (queries < 1 || queries > context || queries * group > kTileRows)
+            throw std::invalid_argument("queries must fit into the context and one call of attention");
+        if (heads.head_dim < 2 || heads.head_dim % 2) throw std::invalid_argument("head_dim must be even");
+        if (layers < 1 || answers < 1 || pool / page() / static_cast<size_t>(pages()) < size_t(answers))
+            throw std::invalid_argument("the pool is too small for these layers and answers");
+    }
+};
+
+template <class F>
+std::vector<float> filled(long n, F&& number) {
+    std::vector<float> to(static_cast<size_t>(n));
+    std::generate(to.begin(), to.end(), number);
+    return to;
+}
+
+double time_attention(const std::string& isa, const Writable& pool, const std::string& kv_dtype, long heads,
+                      long kv_heads, long head_dim, long layers, long answers, long context, long queries,
+                      long repeats) {
     const Kernels& kernels = kernels_named(isa);
-    const Heads h{group, 1, head_dim};
-    const KvType type = kv_type_named(kv_dtype);
-    const size_t block = kv_block_bytes(type, head_dim);
-    std::vector<int32_t> pages(static_cast<size_t>(context / kPageTokens + 1));
-    std::iota(pages.begin(), pages.end(), 0);
-    std::vector<uint8_t> pool(2 * block * pages.size());
-    std::vector<float> q(static_cast<size_t>(queries * group * head_dim)), out(q.size());
+    const Attended a{{heads, kv_heads, head_dim}, kv_type_named(kv_dtype), layers, answers, context, queries};
+    const std::span<uint8_t> memory = view<uint8_t>(pool, "pool", {-1});
+    a.check(memory.size());
     std::mt19937 random;
     std::normal_distribution<float> normal;
-    auto fill = [&](float* to, long n) { std::generate_n(to, n, [&] { return normal(random); }); };
-    const KvLayer kv{pool.data(), 2 * block, 0, block, type};
-    std::vector<float> token(static_cast<size_t>(2 * head_dim));
+    auto number = [&] { return normal(random); };
+    const long width = kv_heads * head_dim, stride = heads * head_dim;
     for (long t = 0; t < context; t++) {
-        fill(token.data(), 2 * head_dim);
-        kernels.write_kv(kv, h, t / kPageTokens, t % kPageTokens, token.data(), token.data() + head_dim);
+        const std::vector<float> k = filled(width, number), v = filled(width, number);
+        for (long l = 0; l < layers; l++)
+            for (long s = 0; s < answers; s++)
+                kernels.write_kv(a.layer(memory.data(), l), a.heads, s * a.pages() + t / kPageTokens,
+                                 t % kPageTokens, k.data(), v.data());
     }
-    fill(q.data(), static_cast<long>(q.size()));
-    const long stride = group * head_dim;
-    const AttentionTile tile{q.data(), out.data(), stride, stride, first, queries, 0, 0, group, pages.data()};
+    const std::vector<float> q = filled(queries * stride, number);
+    std::vector<float> out(q.size());
+    std::vector<int32_t> pages(static_cast<size_t>(answers * a.pages()));
+    std::iota(pages.begin(), pages.end(), 0);
+    std::vector<AttentionTile> tiles;
+    for (long s = 0; s < answers; s++)
+        for (long h = 0, group = heads / kv_heads; h < kv_heads; h++)
+            tiles.push_back({q.data(), out.data(), stride, stride, context - queries, queries, h, h * group,
+                             group, pages.data() + s * a.pages()});
     std::vector<uint8_t> scratch(attention_scratch(head_dim));
-    return quickest(repeats, [&] { kernels.attention(kv, h, &tile, 1, scratch.data()); });
+    return quickest(repeats, [&] {
+        for (long l = 0; l < layers; l++)
+            for (size_t t = 0; t < tiles.size(); t += static_cast<size_t>(kv_heads))
+                kernels.attention(a.layer(memory.data(), l), a.heads, &tiles[t], kv_heads, scratch.data());
+    });
 }
 
 }  // namespace
@@ -87,8 +123,9 @@ double time_attention(const std::string& isa, long context, long queries, long g
 void bind_timing(nb::module_& m) {
     m.def("time_product", &time_product, nb::arg("isa"), nb::arg("layout"), nb::arg("weights"), nb::arg("x"),
           nb::arg("repeats") = 50);
-    m.def("time_attention", &time_attention, nb::arg("isa"), nb::arg("context"), nb::arg("queries"),
-          nb::arg("group"), nb::arg("head_dim"), nb::arg("kv_dtype"), nb::arg("repeats") = 50);
+    m.def("time_attention", &time_attention, nb::arg("isa"), nb::arg("pool"), nb::arg("kv_dtype"),
+          nb::arg("heads"), nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("layers"), nb::arg("answers"),
+          nb::arg("context"), nb::arg("queries"), nb::arg("repeats") = 50);
 }
 
 }  // namespace twinfer

@@ -217,11 +217,21 @@ def time_product(
 
 def time_attention(
     isa: str,
+    pool: NDArray[np.uint8],
+    kv_dtype: str,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    layers: int,
+    answers: int,
     context: int,
     queries: int,
-    group: int,
-    head_dim: int,
-    kv_dtype: str,
     repeats: int = 50,
 ) -> float:
-    """Seconds of processor time for the last `queries` of `context` tokens, `group` heads to one KV head."""
+    """Seconds of this thread's processor time that attention takes at best, in all layers of all answers.
+
+    Each has `context` tokens, the last `queries` of which attend. Their KV is written into `pool` before.
+
+    Raises:
+        ValueError: they do not fit into the pool, or into one call of the kernel.
+    """

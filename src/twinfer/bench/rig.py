@@ -38,12 +38,12 @@ def build_rig(shape: Shape, cores: list[int], isa: str, pages: int) -> Rig:
     if pool_bytes > room:
         raise ConfigError(f"the KV of these sequences takes {mib(pool_bytes)}, but only {mib(room)} are free")
     team = Team(cores)
-    pool = _memory(pool_bytes)
+    pool = shared_memory(pool_bytes)
     pool[:] = 0  # Every page is there before anything is measured.
 
     def decoder(precision: str) -> Decoder:
         plan = shape.plans[precision]
-        weights = _memory(plan.nbytes)
+        weights = shared_memory(plan.nbytes)
         plan.write(weights)
         return build_decoder(plan.layout, weights, pool, team, isa, shape.kv.dtype, PAGE_TOKENS)
 
@@ -52,8 +52,8 @@ def build_rig(shape: Shape, cores: list[int], isa: str, pages: int) -> Rig:
     return Rig(first, first if decode == prefill else decoder(decode))
 
 
-def _memory(nbytes: int) -> NDArray[np.uint8]:
-    """Zeroed memory, gone with the array."""
+def shared_memory(nbytes: int) -> NDArray[np.uint8]:
+    """Zeroed memory as deployments share it, on large pages where there are some; gone with the array."""
     region = SharedRegion("twinfer-bench", nbytes)
     try:
         mapped = map_region(region.fd, region.nbytes, writable=True)
