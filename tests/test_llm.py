@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -124,10 +125,16 @@ def test_what_cannot_be_honoured_is_a_clear_error(model_path, options, error, me
     assert "\n" not in str(caught.value)
 
 
-def test_a_closed_llm_says_so(model_path):
+def test_a_closed_llm_says_so_and_has_let_its_memory_go(model_path):
+    def pools():
+        return Path("/proc/self/maps").read_text().count("memfd:twinfer-kv")
+
+    before = pools()
     llm = LLM(kv_pool_size="32MiB", disaggregate_prefill=False)
+    assert pools() > before
     llm.close()
     llm.close()
+    wait_until(lambda: pools() == before)
     with pytest.raises(TwinferError, match="closed"):
         llm.generate("a", use_tqdm=False)
 

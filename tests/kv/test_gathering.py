@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -56,3 +58,14 @@ def test_a_system_without_large_pages_is_left_in_peace(region, monkeypatch):
     answers = [False] * (MOST_FAILURES - 1) + [True] + [False] * 100
     monkeypatch.setattr(gathering, "enlarge_pages", lambda mapped: answers.pop(0))
     assert advance_all(Gathering(region, PAGE), 0) == 2 * MOST_FAILURES
+
+
+def test_a_closed_one_lets_the_memory_go(region):
+    ahead = Gathering(region, PAGE)
+    ahead.advance()
+    assert "gathered-test" in Path("/proc/self/maps").read_text()
+    ahead.close()
+    ahead.close()
+    assert "gathered-test" not in Path("/proc/self/maps").read_text()
+    assert not ahead.behind(10**6)
+    ahead.advance()  # One may be on its way in a thread.

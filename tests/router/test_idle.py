@@ -23,6 +23,9 @@ class Gathering:
     def advance(self):
         self.left -= 1
 
+    def close(self):
+        self.closed = True
+
 
 def bench(pieces):
     core = Core(Memory(PageLedger(8), 16, Cache()), slots=4, backlog=32)
@@ -56,6 +59,7 @@ def test_nothing_is_done_before_the_start_nor_after_the_end():
         idle.note()
         await turns()
         assert gathering.left == 5
+        assert gathering.closed
 
     asyncio.run(run())
 

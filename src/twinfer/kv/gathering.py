@@ -43,4 +43,9 @@ class Gathering:
         """Put the next piece, of 2 MiB, on a large page. It blocks, as said above."""
         piece = self._mapped[self._gathered : self._gathered + LARGE_PAGE]
         self._gathered += LARGE_PAGE
-        self._failures = 0 if enlarge_pages(piece) else self._failures + 1
+        gathered = len(piece) > 0 and enlarge_pages(piece)  # none of it once closed
+        self._failures = 0 if gathered else self._failures + 1
+
+    def close(self) -> None:
+        """Unmap the pool, with which there is nothing left to do. Idempotent."""
+        self._mapped = memoryview(b"")

@@ -28,8 +28,9 @@ class Idle:
             self._task = asyncio.create_task(self._work())
 
     def close(self) -> None:
-        """Stop for good. Idempotent."""
+        """Stop for good, and let the pool's memory go. Idempotent."""
         self._open = False
+        self._gathering.close()
 
     def _has_work(self) -> bool:
         idle = self._open and not self._core.requests
