@@ -12,6 +12,7 @@ meanwhile is no matter of theirs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from benchmarks.measuring.record import DOCS, described, fill, machine, save
 from twinfer._native import time_attention, time_product
 from twinfer.bench.ceiling import measure_ceiling
 from twinfer.bench.rig import shared_memory
-from twinfer.bench.roofline import Ceiling
+from twinfer.bench.roofline import Ceiling, pair_ops
 from twinfer.cluster.cores import usable_cores
 from twinfer.kv.layout import PAGE_TOKENS, Layout
 from twinfer.model.build import choose_isa
@@ -31,16 +32,16 @@ from twinfer.model.checkpoint import Checkpoint
 from twinfer.model.load import load
 from twinfer.model.pack import pack
 from twinfer.model.resolve import resolve
+from twinfer.policy.pages import pages_for
 
 ROWS = (16, 96)
 CONTEXT, QUERIES = 2048, 16
 ANSWERS = ((64, 264), (8, CONTEXT))
 PRODUCTS = (
-    ("4-bit weights, a layer", "int4", "layer"),
-    ("8-bit weights, a layer", "int8", "layer"),
-    ("8-bit weights, the output matrix", "int8", "output"),
-    ("bf16 weights, a layer", "bf16", "layer"),
-    ("float32 weights, a layer", "f32", "layer"),
+    ("4-bit", "int4", ("a layer",)),
+    ("8-bit", "int8", ("a layer", "the output matrix")),
+    ("bf16", "bf16", ("a layer",)),
+    ("float32", "f32", ("a layer",)),
 )
 
 
@@ -84,22 +85,23 @@ def main() -> None:
 def products(checkpoint: Checkpoint, isa: str, ceiling: Ceiling) -> Iterator[Row]:
     """The products of the first layer, and of the output matrix, with weights in a precision."""
     random = np.random.default_rng(0)
-    for name, precision, part in PRODUCTS:
+    for name, precision, parts in PRODUCTS:
         plan = pack(checkpoint, precision)
         weights = shared_memory(plan.nbytes)
         plan.write(weights)
-        matrices = layer_of(plan.layout) if part == "layer" else [plan.layout["output"]]
-        for rows in ROWS:
+        for part, rows in itertools.product(parts, ROWS):
             seconds = operations = 0.0
-            for matrix in matrices:
+            for matrix in matrices_of(plan.layout, part):
                 x = random.standard_normal((rows, matrix["k"]), np.float32)
                 seconds += time_product(isa, matrix, weights, x)
                 operations += 2 * rows * matrix["n"] * matrix["k"]
-            yield Row(f"{name}, {rows} rows", seconds, operations, ceiling.peak(precision))
+            yield Row(f"{name} weights, {part}, {rows} rows", seconds, operations, ceiling.peak(precision))
 
 
-def layer_of(layout: dict[str, Any]) -> list[dict[str, Any]]:
-    """The matrices of the first layer."""
+def matrices_of(layout: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    """Those of the first layer, or the one of the output."""
+    if part == "the output matrix":
+        return [layout["output"]]
     layer = layout["layers"][0]
     return [*layer["qkv"], layer["out"], layer["gate_up"], layer["down"]]
 
@@ -107,13 +109,13 @@ def layer_of(layout: dict[str, Any]) -> list[dict[str, Any]]:
 def attention(checkpoint: Checkpoint, isa: str, ceiling: Ceiling) -> Iterator[Row]:
     """Of prompts, whose KV stays in cache from tile to tile, and of answers, whose KV comes from memory."""
     model = checkpoint.description
+    heads = (model.heads, model.kv_heads, model.head_dim)
     for dtype in ("bf16", "int8"):
         one = Layout(1, model.kv_heads, model.head_dim, dtype)
-        heads = (model.heads, model.kv_heads, model.head_dim)
         seconds = time_attention(isa, pool(one, 1, CONTEXT), dtype, *heads, 1, 1, CONTEXT, QUERIES)
         pairs = sum(CONTEXT - i for i in range(QUERIES))
         name = f"prefill, {dtype} KV, {QUERIES} queries at {CONTEXT} tokens"
-        yield Row(name, seconds, pairs * operations_of(checkpoint, 1), ceiling.peak(dtype))
+        yield Row(name, seconds, pairs * pair_ops(model) / model.layers, ceiling.peak(dtype))
     for answers, context in ANSWERS:
         for dtype in ("bf16", "int8"):
             kv = Layout(model.layers, model.kv_heads, model.head_dim, dtype)
@@ -122,7 +124,7 @@ def attention(checkpoint: Checkpoint, isa: str, ceiling: Ceiling) -> Iterator[Ro
             yield Row(
                 f"decode, {dtype} KV, {answers} answers after {context} tokens",
                 seconds,
-                answers * context * operations_of(checkpoint, model.layers),
+                answers * context * pair_ops(model),
                 ceiling.peak(dtype),
                 answers * context * kv.token_bytes,
             )
@@ -130,12 +132,7 @@ def attention(checkpoint: Checkpoint, isa: str, ceiling: Ceiling) -> Iterator[Ro
 
 def pool(kv: Layout, answers: int, context: int) -> Any:
     """Memory for the KV of so many answers."""
-    return shared_memory(answers * -(-context // PAGE_TOKENS) * kv.page_bytes)
-
-
-def operations_of(checkpoint: Checkpoint, layers: int) -> int:
-    """Of one token and one position that it attends to: scores and weighted values."""
-    return 4 * layers * checkpoint.description.heads * checkpoint.description.head_dim
+    return shared_memory(answers * pages_for(context, PAGE_TOKENS) * kv.page_bytes)
 
 
 def row_text(row: dict[str, Any]) -> str:
